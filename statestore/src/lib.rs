@@ -1,0 +1,10 @@
+//! Versioned, typed, columnar state: what every table, view and operator of Cenote keeps its rows in.
+
+mod epoch;
+mod error;
+mod hash;
+pub mod wal;
+
+pub use epoch::Epoch;
+pub use error::{Error, ErrorKind, Result};
+pub use hash::{hash_rows, key_group, shard_of};
