@@ -1,10 +1,31 @@
 //! Versioned, typed, columnar state: what every table, view and operator of Cenote keeps its rows in.
+//!
+//! # Owns
+//! Rows and their signed weights ([`Changes`]), [`Epoch`]s, hashing of keys, keyed in-memory storage
+//! ([`RowStore`]), tables that many readers see at one epoch while a writer moves on
+//! ([`VersionedTable`]), order-independent digests, the write-ahead log, and the error type of the
+//! whole project.
+//!
+//! # Not here
+//! SQL, operators, connectors and the network. This crate knows none of them.
 
+mod changes;
+mod column;
 mod epoch;
 mod error;
 mod hash;
+mod index;
+mod retention;
+mod rows;
+mod table;
 pub mod wal;
 
+pub use changes::{Changes, Weights};
+pub use column::{Column, storable};
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
-pub use hash::{hash_rows, key_group, shard_of};
+pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
+pub use index::KeyIndex;
+pub use retention::{Pin, Retention};
+pub use rows::{RowStore, RowView};
+pub use table::{Lookup, Scan, TableSchema, TableStatistics, VersionedTable};

@@ -1,0 +1,433 @@
+//! Growable typed columns addressed by slot: the memory layout of all keyed state.
+//!
+//! # Owns
+//! Values of one column in slots that are written, read and cleared in any order, with a null bitmap,
+//! and the conversion from and to Arrow arrays. Fixed-width values lie in one vector; texts and binaries
+//! of up to 12 bytes lie inline in a 16-byte view, longer ones in an arena that is compacted when more
+//! than half of it is dead (the layout of Umbra's and Arrow's string views).
+//!
+//! # Rules kept here
+//! Equality is equality of bits: a float comes back with the bits it was written with. Where SQL compares
+//! `-0.0` and NaN otherwise, the planner normalises keys before they get here.
+//!
+//! # Not here
+//! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, StringBuilder, make_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalUnit,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
+};
+use std::sync::Arc;
+
+/// Whether a column of this Arrow type can be kept in state.
+pub fn storable(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        data_type,
+        Boolean
+            | Int16
+            | Int32
+            | Int64
+            | UInt64
+            | Float32
+            | Float64
+            | Decimal128(_, _)
+            | Date32
+            | Time64(TimeUnit::Microsecond)
+            | Timestamp(TimeUnit::Microsecond, _)
+            | Interval(IntervalUnit::MonthDayNano)
+            | Utf8
+            | Binary
+    )
+}
+
+/// One growable column.
+#[derive(Debug)]
+pub struct Column {
+    data_type: DataType,
+    values: Values,
+    nulls: Bitmap,
+}
+
+#[derive(Debug)]
+enum Values {
+    Byte(Vec<u8>),
+    Short(Vec<i16>),
+    Int(Vec<i32>),
+    Long(Vec<i64>),
+    Wide(Vec<i128>),
+    Bytes(ByteValues),
+}
+
+/// Bits that are set for NULL slots; no memory until the first NULL.
+#[derive(Debug, Default)]
+struct Bitmap {
+    words: Vec<u64>,
+    set: usize,
+}
+
+impl Bitmap {
+    #[inline(always)]
+    fn get(&self, slot: u32) -> bool {
+        self.set > 0 && self.words.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    #[inline]
+    fn assign(&mut self, slot: u32, null: bool) {
+        if self.get(slot) == null {
+            return;
+        }
+        let word = slot as usize / 64;
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] ^= 1 << (slot % 64);
+        self.set = if null { self.set + 1 } else { self.set - 1 };
+    }
+}
+
+/// Views of 16 bytes (length, then 12 bytes inline, or 4 bytes of prefix and an arena offset).
+#[derive(Debug, Default)]
+struct ByteValues {
+    views: Vec<[u8; 16]>,
+    arena: Vec<u8>,
+    dead: usize,
+}
+
+const INLINE: usize = 12;
+
+impl ByteValues {
+    #[inline]
+    fn get(&self, slot: u32) -> &[u8] {
+        let view = &self.views[slot as usize];
+        let length = u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+        if length <= INLINE {
+            return &view[4..4 + length];
+        }
+        let offset = u64::from_le_bytes(view[8..16].try_into().expect("eight bytes")) as usize;
+        &self.arena[offset..offset + length]
+    }
+
+    fn set(&mut self, slot: u32, value: &[u8]) {
+        self.forget(slot);
+        let mut view = [0u8; 16];
+        view[..4].copy_from_slice(&(value.len() as u32).to_le_bytes());
+        if value.len() <= INLINE {
+            view[4..4 + value.len()].copy_from_slice(value);
+        } else {
+            view[4..8].copy_from_slice(&value[..4]);
+            view[8..].copy_from_slice(&(self.arena.len() as u64).to_le_bytes());
+            self.arena.extend_from_slice(value);
+        }
+        self.views[slot as usize] = view;
+    }
+
+    fn forget(&mut self, slot: u32) {
+        let view = &self.views[slot as usize];
+        let length = u32::from_le_bytes([view[0], view[1], view[2], view[3]]) as usize;
+        if length > INLINE {
+            self.dead += length;
+            self.views[slot as usize] = [0; 16];
+            if self.dead > 1 << 16 && self.dead * 2 > self.arena.len() {
+                self.compact();
+            }
+        }
+    }
+
+    fn compact(&mut self) {
+        let mut arena = Vec::with_capacity(self.arena.len() - self.dead);
+        for slot in 0..self.views.len() as u32 {
+            let value = self.get(slot);
+            if value.len() > INLINE {
+                let offset = (arena.len() as u64).to_le_bytes();
+                arena.extend_from_slice(value);
+                self.views[slot as usize][8..].copy_from_slice(&offset);
+            }
+        }
+        self.arena = arena;
+        self.dead = 0;
+    }
+}
+
+/// A batch's column, borrowed and typed once per batch so that the work per row is a read of a slice.
+pub(crate) struct ArrayView<'a> {
+    values: ViewValues<'a>,
+    nulls: Option<&'a NullBuffer>,
+}
+
+enum ViewValues<'a> {
+    Bool(&'a BooleanArray),
+    Short(&'a [i16]),
+    Int(&'a [i32]),
+    Long(&'a [i64]),
+    Wide(&'a [i128]),
+    OwnedWide(Vec<i128>),
+    Text(&'a arrow::array::StringArray),
+    Binary(&'a arrow::array::BinaryArray),
+}
+
+impl<'a> ArrayView<'a> {
+    pub(crate) fn new(array: &'a ArrayRef) -> ArrayView<'a> {
+        use DataType::*;
+        let values = match array.data_type() {
+            Boolean => ViewValues::Bool(array.as_boolean()),
+            Int16 => ViewValues::Short(array.as_primitive::<Int16Type>().values()),
+            Int32 => ViewValues::Int(array.as_primitive::<Int32Type>().values()),
+            Date32 => ViewValues::Int(array.as_primitive::<Date32Type>().values()),
+            Float32 => ViewValues::Int(array.as_primitive::<Float32Type>().values().inner().typed_data()),
+            Int64 => ViewValues::Long(array.as_primitive::<Int64Type>().values()),
+            UInt64 => ViewValues::Long(array.as_primitive::<UInt64Type>().values().inner().typed_data()),
+            Float64 => ViewValues::Long(array.as_primitive::<Float64Type>().values().inner().typed_data()),
+            Time64(TimeUnit::Microsecond) => ViewValues::Long(array.as_primitive::<Time64MicrosecondType>().values()),
+            Timestamp(TimeUnit::Microsecond, _) => {
+                ViewValues::Long(array.as_primitive::<TimestampMicrosecondType>().values())
+            }
+            Decimal128(_, _) => ViewValues::Wide(array.as_primitive::<Decimal128Type>().values()),
+            Interval(IntervalUnit::MonthDayNano) => ViewValues::OwnedWide(
+                array.as_primitive::<IntervalMonthDayNanoType>().values().iter().map(|v| interval_bits(*v)).collect(),
+            ),
+            Utf8 => ViewValues::Text(array.as_string::<i32>()),
+            Binary => ViewValues::Binary(array.as_binary::<i32>()),
+            other => panic!("a column of type {other} reached the store without being planned for it"),
+        };
+        ArrayView { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Whether two rows of the batch have the same value; NULL equals NULL.
+    #[inline(always)]
+    pub(crate) fn equal_rows(&self, a: usize, b: usize) -> bool {
+        if self.is_null(a) || self.is_null(b) {
+            return self.is_null(a) && self.is_null(b);
+        }
+        match &self.values {
+            ViewValues::Bool(values) => values.value(a) == values.value(b),
+            ViewValues::Short(values) => values[a] == values[b],
+            ViewValues::Int(values) => values[a] == values[b],
+            ViewValues::Long(values) => values[a] == values[b],
+            ViewValues::Wide(values) => values[a] == values[b],
+            ViewValues::OwnedWide(values) => values[a] == values[b],
+            ViewValues::Text(_) | ViewValues::Binary(_) => self.bytes(a) == self.bytes(b),
+        }
+    }
+
+    #[inline(always)]
+    fn bytes(&self, row: usize) -> &[u8] {
+        match &self.values {
+            ViewValues::Text(values) => values.value(row).as_bytes(),
+            ViewValues::Binary(values) => values.value(row),
+            _ => unreachable!("a fixed-width column has no bytes"),
+        }
+    }
+}
+
+fn interval_bits(value: arrow::datatypes::IntervalMonthDayNano) -> i128 {
+    (value.nanoseconds as i128) << 64 | (value.days as u32 as i128) << 32 | value.months as u32 as i128
+}
+
+fn interval_value(bits: i128) -> arrow::datatypes::IntervalMonthDayNano {
+    arrow::datatypes::IntervalMonthDayNano::new(bits as u32 as i32, (bits >> 32) as u32 as i32, (bits >> 64) as i64)
+}
+
+impl Column {
+    /// An empty column.
+    ///
+    /// # Panics
+    /// If the type is not [`storable`] (callers check types when they plan).
+    pub fn new(data_type: &DataType) -> Column {
+        use DataType::*;
+        let values = match data_type {
+            Boolean => Values::Byte(Vec::new()),
+            Int16 => Values::Short(Vec::new()),
+            Int32 | Date32 | Float32 => Values::Int(Vec::new()),
+            Int64 | UInt64 | Float64 | Time64(_) | Timestamp(_, _) => Values::Long(Vec::new()),
+            Decimal128(_, _) | Interval(_) => Values::Wide(Vec::new()),
+            Utf8 | Binary => Values::Bytes(ByteValues::default()),
+            other => panic!("a column of type {other} reached the store without being planned for it"),
+        };
+        Column { data_type: data_type.clone(), values, nulls: Bitmap::default() }
+    }
+
+    /// The Arrow type of the column.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Slots there is room for.
+    #[inline]
+    pub(crate) fn slots(&self) -> usize {
+        match &self.values {
+            Values::Byte(values) => values.len(),
+            Values::Short(values) => values.len(),
+            Values::Int(values) => values.len(),
+            Values::Long(values) => values.len(),
+            Values::Wide(values) => values.len(),
+            Values::Bytes(values) => values.views.len(),
+        }
+    }
+
+    /// Makes room for `slots` slots; new ones hold zero values.
+    pub fn grow(&mut self, slots: usize) {
+        match &mut self.values {
+            Values::Byte(values) => values.resize(slots, 0),
+            Values::Short(values) => values.resize(slots, 0),
+            Values::Int(values) => values.resize(slots, 0),
+            Values::Long(values) => values.resize(slots, 0),
+            Values::Wide(values) => values.resize(slots, 0),
+            Values::Bytes(values) => values.views.resize(slots, [0; 16]),
+        }
+    }
+
+    /// Writes `array[rows[i]]` to `slots[i]` for each `i`.
+    ///
+    /// # Panics
+    /// If the lengths differ, or the array's type is not the column's.
+    pub fn write(&mut self, slots: &[u32], array: &ArrayRef, rows: &[u32]) {
+        assert_eq!(slots.len(), rows.len());
+        let view = ArrayView::new(array);
+        let pairs = || slots.iter().zip(rows).map(|(slot, row)| (*slot as usize, *row as usize));
+        match (&mut self.values, &view.values) {
+            (Values::Byte(values), ViewValues::Bool(given)) => {
+                pairs().for_each(|(slot, row)| values[slot] = given.value(row) as u8);
+            }
+            (Values::Short(values), ViewValues::Short(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Int(values), ViewValues::Int(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Long(values), ViewValues::Long(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Wide(values), ViewValues::Wide(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Wide(values), ViewValues::OwnedWide(given)) => {
+                pairs().for_each(|(slot, row)| values[slot] = given[row]);
+            }
+            (Values::Bytes(values), ViewValues::Text(_) | ViewValues::Binary(_)) => {
+                for (slot, row) in pairs() {
+                    let value = if view.is_null(row) { &[] } else { view.bytes(row) };
+                    values.set(slot as u32, value);
+                }
+            }
+            _ => panic!("a column of type {} was written with {}", self.data_type, array.data_type()),
+        }
+        if view.nulls.is_some() || self.nulls.set > 0 {
+            pairs().for_each(|(slot, row)| self.nulls.assign(slot as u32, view.is_null(row)));
+        }
+    }
+
+    /// Writes one value; for keys that are inserted one at a time.
+    #[inline]
+    pub(crate) fn write_one(&mut self, slot: u32, view: &ArrayView<'_>, row: usize) {
+        let index = slot as usize;
+        match (&mut self.values, &view.values) {
+            (Values::Byte(values), ViewValues::Bool(given)) => values[index] = given.value(row) as u8,
+            (Values::Short(values), ViewValues::Short(given)) => values[index] = given[row],
+            (Values::Int(values), ViewValues::Int(given)) => values[index] = given[row],
+            (Values::Long(values), ViewValues::Long(given)) => values[index] = given[row],
+            (Values::Wide(values), ViewValues::Wide(given)) => values[index] = given[row],
+            (Values::Wide(values), ViewValues::OwnedWide(given)) => values[index] = given[row],
+            (Values::Bytes(values), _) => values.set(slot, if view.is_null(row) { &[] } else { view.bytes(row) }),
+            _ => panic!("a column of type {} was written with another type", self.data_type),
+        }
+        self.nulls.assign(slot, view.is_null(row));
+    }
+
+    /// Whether the slot holds the same value as the row; NULL equals NULL.
+    #[inline(always)]
+    pub(crate) fn equals(&self, slot: u32, view: &ArrayView<'_>, row: usize) -> bool {
+        let null = self.nulls.get(slot);
+        if null != view.is_null(row) {
+            return false;
+        }
+        if null {
+            return true;
+        }
+        let index = slot as usize;
+        match (&self.values, &view.values) {
+            (Values::Long(values), ViewValues::Long(given)) => values[index] == given[row],
+            (Values::Int(values), ViewValues::Int(given)) => values[index] == given[row],
+            (Values::Bytes(values), _) => values.get(slot) == view.bytes(row),
+            (Values::Wide(values), ViewValues::Wide(given)) => values[index] == given[row],
+            (Values::Wide(values), ViewValues::OwnedWide(given)) => values[index] == given[row],
+            (Values::Short(values), ViewValues::Short(given)) => values[index] == given[row],
+            (Values::Byte(values), ViewValues::Bool(given)) => values[index] == given.value(row) as u8,
+            _ => false,
+        }
+    }
+
+    /// Reads the slots, in order, into an Arrow array.
+    pub fn gather(&self, slots: &[u32]) -> ArrayRef {
+        let nulls = (self.nulls.set > 0)
+            .then(|| NullBuffer::new(BooleanBuffer::collect_bool(slots.len(), |i| !self.nulls.get(slots[i]))))
+            .filter(|nulls| nulls.null_count() > 0);
+        let buffer = match &self.values {
+            Values::Byte(values) => {
+                let bits = BooleanBuffer::collect_bool(slots.len(), |i| values[slots[i] as usize] != 0);
+                return Arc::new(BooleanArray::new(bits, nulls));
+            }
+            Values::Bytes(values) => return self.gather_bytes(values, slots, nulls.as_ref()),
+            Values::Wide(values) if matches!(self.data_type, DataType::Interval(_)) => {
+                let array: arrow::array::PrimitiveArray<IntervalMonthDayNanoType> = arrow::array::PrimitiveArray::new(
+                    slots.iter().map(|slot| interval_value(values[*slot as usize])).collect::<Vec<_>>().into(),
+                    nulls,
+                );
+                return Arc::new(array);
+            }
+            Values::Short(values) => gathered(values, slots),
+            Values::Int(values) => gathered(values, slots),
+            Values::Long(values) => gathered(values, slots),
+            Values::Wide(values) => gathered(values, slots),
+        };
+        let data = ArrayData::builder(self.data_type.clone()).len(slots.len()).add_buffer(buffer).nulls(nulls);
+        make_array(data.build().expect("buffer length and type agree"))
+    }
+
+    fn gather_bytes(&self, values: &ByteValues, slots: &[u32], nulls: Option<&NullBuffer>) -> ArrayRef {
+        let bytes: usize = slots.iter().map(|slot| values.get(*slot).len()).sum();
+        if self.data_type == DataType::Binary {
+            let mut builder = BinaryBuilder::with_capacity(slots.len(), bytes);
+            for (i, slot) in slots.iter().enumerate() {
+                builder.append_option((!nulls.is_some_and(|nulls| nulls.is_null(i))).then(|| values.get(*slot)));
+            }
+            return Arc::new(builder.finish());
+        }
+        let mut builder = StringBuilder::with_capacity(slots.len(), bytes);
+        for (i, slot) in slots.iter().enumerate() {
+            let text = (!nulls.is_some_and(|nulls| nulls.is_null(i)))
+                .then(|| std::str::from_utf8(values.get(*slot)).expect("written from a valid text"));
+            builder.append_option(text);
+        }
+        Arc::new(builder.finish())
+    }
+
+    /// Forgets a slot's value so that its memory can be reused.
+    pub fn clear(&mut self, slot: u32) {
+        if let Values::Bytes(values) = &mut self.values {
+            values.forget(slot);
+        }
+        self.nulls.assign(slot, false);
+    }
+
+    /// Bytes of memory held, spare capacity included.
+    pub fn memory_bytes(&self) -> usize {
+        let values = match &self.values {
+            Values::Byte(values) => values.capacity(),
+            Values::Short(values) => values.capacity() * 2,
+            Values::Int(values) => values.capacity() * 4,
+            Values::Long(values) => values.capacity() * 8,
+            Values::Wide(values) => values.capacity() * 16,
+            Values::Bytes(values) => values.views.capacity() * 16 + values.arena.capacity(),
+        };
+        values + self.nulls.words.capacity() * 8
+    }
+}
+
+fn gathered<T: arrow::datatypes::ArrowNativeType>(values: &[T], slots: &[u32]) -> Buffer {
+    Buffer::from_vec(slots.iter().map(|slot| values[*slot as usize]).collect::<Vec<T>>())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Rows in slots: columns side by side, with a list of free slots.
+//!
+//! # Not here
+//! Finding a row by its key ([`crate::KeyIndex`]); versions ([`crate::VersionedTable`]).
+
+use crate::column::{ArrayView, Column};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+
+/// Columns of equal length whose rows are allocated and released one at a time.
+#[derive(Debug)]
+pub struct RowStore {
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    free: Vec<u32>,
+    slots: u32,
+}
+
+/// Borrowed columns of a batch, to compare with stored rows or to insert from, one row at a time.
+pub struct RowView<'a>(Vec<(usize, ArrayView<'a>)>);
+
+impl RowStore {
+    /// An empty store.
+    ///
+    /// # Panics
+    /// If a column's type is not [`crate::storable`].
+    pub fn new(schema: SchemaRef) -> RowStore {
+        let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
+        RowStore { schema, columns, free: Vec::new(), slots: 0 }
+    }
+
+    /// The columns' names and types.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Takes a free slot; its contents are arbitrary until written.
+    #[inline]
+    pub fn allocate(&mut self) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        if self.slots as usize == self.capacity() {
+            let capacity = (self.slots as usize * 3 / 2).max(16);
+            self.columns.iter_mut().for_each(|column| column.grow(capacity));
+        }
+        self.slots += 1;
+        self.slots - 1
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        self.columns.first().map_or(usize::MAX, Column::slots)
+    }
+
+    /// Gives a slot back.
+    pub fn release(&mut self, slot: u32) {
+        self.columns.iter_mut().for_each(|column| column.clear(slot));
+        self.free.push(slot);
+    }
+
+    /// Slots ever in use: every slot number is below it.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Slots in use now.
+    pub fn live(&self) -> usize {
+        self.slots as usize - self.free.len()
+    }
+
+    /// Writes rows of a batch: `columns[c][rows[i]]` goes to column `c` of `slots[i]`.
+    pub fn write(&mut self, slots: &[u32], columns: &[ArrayRef], rows: &[u32]) {
+        debug_assert_eq!(columns.len(), self.columns.len());
+        for (column, array) in self.columns.iter_mut().zip(columns) {
+            column.write(slots, array, rows);
+        }
+    }
+
+    /// Borrows columns of a batch to stand beside the store's columns `indices`.
+    pub fn view<'a>(indices: impl IntoIterator<Item = usize>, arrays: impl IntoIterator<Item = &'a ArrayRef>) -> RowView<'a> {
+        RowView(indices.into_iter().zip(arrays.into_iter().map(ArrayView::new)).collect())
+    }
+
+    /// Whether the slot's columns equal the row of the view; NULL equals NULL.
+    #[inline(always)]
+    pub fn equals(&self, slot: u32, view: &RowView<'_>, row: usize) -> bool {
+        view.0.iter().all(|(index, array)| self.columns[*index].equals(slot, array, row))
+    }
+
+    /// Writes the view's columns of one row.
+    #[inline]
+    pub fn write_one(&mut self, slot: u32, view: &RowView<'_>, row: usize) {
+        for (index, array) in &view.0 {
+            self.columns[*index].write_one(slot, array, row);
+        }
+    }
+
+    /// Reads columns `indices` of the slots, in order.
+    pub fn gather(&self, indices: &[usize], slots: &[u32]) -> Vec<ArrayRef> {
+        indices.iter().map(|index| self.columns[*index].gather(slots)).collect()
+    }
+
+    /// Reads whole rows.
+    pub fn gather_rows(&self, slots: &[u32]) -> RecordBatch {
+        let columns = self.columns.iter().map(|column| column.gather(slots)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).expect("columns follow the schema")
+    }
+
+    /// Bytes of memory held.
+    pub fn memory_bytes(&self) -> usize {
+        self.columns.iter().map(Column::memory_bytes).sum::<usize>() + self.free.capacity() * 4
+    }
+}
+
+impl RowView<'_> {
+    /// Whether any of the view's columns is NULL in that row.
+    #[inline]
+    pub fn any_null(&self, row: usize) -> bool {
+        self.0.iter().any(|(_, array)| array.is_null(row))
+    }
+}

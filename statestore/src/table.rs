@@ -1,0 +1,257 @@
+//! Tables that a writer changes epoch by epoch while readers see any retained sealed epoch.
+//!
+//! # Layout
+//! A table is split into shards; one writer owns a shard (a dataflow worker, or the committer for tables
+//! held here). In a shard a row version lies in a slot with the epoch it was created in and the epoch it
+//! ended in. A hash index finds the newest version of a row's identity (its unique key, or the whole row
+//! with a multiplicity); older versions hang on it in a chain.
+//!
+//! # Rules kept here
+//! 1. **Visible.** A version is seen at `as_of` exactly when `created <= as_of < ended`.
+//! 2. **Readers do not wait for writers.** A writer holds a shard's lock for at most [`WRITE_CHUNK`] rows at a time,
+//!    readers for one chunk of a scan or one lookup; versions of an epoch that is not sealed yet are invisible, so
+//!    a half-applied epoch is never seen.
+//! 3. **Slots are stable while visible**, so a position in a scan stays right as long as its epoch is pinned.
+//!
+//! # Not here
+//! Choosing the epoch to read; which epochs are kept ([`crate::Retention`]).
+//!
+//! # Source
+//! Timestamped versions and snapshot reads as in multi-version concurrency control: Bernstein, Goodman,
+//! "Multiversion Concurrency Control", TODS 1983.
+
+mod scan;
+mod shard;
+
+pub use scan::Scan;
+
+use crate::retention::expired;
+use crate::{Changes, Epoch, Pin, Result, Retention, RowStore, hash_rows, shard_of};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use parking_lot::RwLock;
+use shard::Shard;
+use std::sync::Arc;
+
+/// Rows applied under one hold of a shard's lock.
+pub const WRITE_CHUNK: usize = 4096;
+
+/// What a table is: columns and identity.
+#[derive(Clone, Debug)]
+pub struct TableSchema {
+    /// Name for messages.
+    pub name: String,
+    /// Columns in order.
+    pub columns: SchemaRef,
+    /// Indices of the key columns; empty for tables without a key.
+    pub key: Vec<usize>,
+    /// Whether a key has at most one row. Without it a row's identity is the whole row, with a multiplicity.
+    pub unique: bool,
+}
+
+impl TableSchema {
+    /// Columns that make a row's identity.
+    pub fn identity(&self) -> Vec<usize> {
+        if self.unique { self.key.clone() } else { (0..self.columns.fields().len()).collect() }
+    }
+}
+
+/// Sizes of a table, versions that are kept for older epochs included in the bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableStatistics {
+    /// Rows now, with their multiplicities.
+    pub rows: u64,
+    /// Row versions held.
+    pub versions: u64,
+    /// Bytes of memory.
+    pub bytes: u64,
+}
+
+/// Rows found by [`VersionedTable::lookup`].
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// The rows, all columns of the table.
+    pub rows: RecordBatch,
+    /// For each row, the position of its key in the request.
+    pub key_of_row: Vec<usize>,
+}
+
+/// A keyed, typed table with the recent past of every row.
+#[derive(Debug)]
+pub struct VersionedTable {
+    schema: TableSchema,
+    shards: Vec<RwLock<Shard>>,
+    hash_sharded: bool,
+    retention: Arc<Retention>,
+    history_bytes_max: usize,
+}
+
+impl VersionedTable {
+    /// An empty table.
+    ///
+    /// # Arguments
+    /// - `shards`: number of writers, at least 1.
+    /// - `hash_sharded`: whether a row lies in the shard `shard_of(hash_rows(identity))`; otherwise lookups ask all shards.
+    /// - `history_bytes_max`: bytes of past changes each shard keeps for [`VersionedTable::changes`]; 0 keeps none.
+    pub fn new(
+        schema: TableSchema,
+        shards: usize,
+        hash_sharded: bool,
+        retention: Arc<Retention>,
+        history_bytes_max: usize,
+    ) -> VersionedTable {
+        let shards = (0..shards.max(1)).map(|_| RwLock::new(Shard::new(&schema))).collect();
+        VersionedTable { schema, shards, hash_sharded, retention, history_bytes_max }
+    }
+
+    /// Columns and identity.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Applies changes of one epoch to a shard. They stay invisible until the caller lets readers read that epoch.
+    ///
+    /// # Arguments
+    /// - `epoch`: not before any epoch applied to this shard.
+    /// - `changes`: net changes: deletions name rows (by identity) that are there.
+    ///
+    /// # Errors
+    /// `Bug`: a deletion of a row that is not there, or a second row of a unique key.
+    pub fn apply(&self, shard: usize, epoch: Epoch, changes: &Changes) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let identity = self.schema.identity();
+        let keys: Vec<ArrayRef> = identity.iter().map(|column| changes.rows().column(*column).clone()).collect();
+        let hashes = hash_rows(&keys, changes.len());
+        let view = RowStore::view(identity.iter().copied(), &keys);
+        for deletions in [true, false] {
+            for start in (0..changes.len()).step_by(WRITE_CHUNK) {
+                let rows = start..(start + WRITE_CHUNK).min(changes.len());
+                self.shards[shard].write().apply(&self.schema, epoch, changes, &view, &hashes, rows, deletions)?;
+            }
+        }
+        self.finish_apply(shard, epoch, changes);
+        Ok(())
+    }
+
+    fn finish_apply(&self, shard: usize, epoch: Epoch, changes: &Changes) {
+        let mut shard = self.shards[shard].write();
+        if self.history_bytes_max > 0 {
+            shard.remember(epoch, changes.clone());
+        }
+        shard.drop_versions(self.retention.horizon(), self.retention.kept_from(), self.history_bytes_max);
+    }
+
+    /// The rows of given keys at one epoch.
+    ///
+    /// # Arguments
+    /// - `keys`: the key columns' values, in the order of the schema's identity, one row per key.
+    /// - `pin`: the epoch.
+    ///
+    /// # Errors
+    /// `Expired`: the table no longer holds that epoch.
+    pub fn lookup(&self, keys: &[ArrayRef], pin: &Pin) -> Result<Lookup> {
+        let count = keys.first().map_or(0, |key| key.len());
+        let hashes = hash_rows(keys, count);
+        let view = RowStore::view(self.schema.identity(), keys);
+        let (mut parts, mut key_of_row) = (Vec::new(), Vec::new());
+        for (number, shard) in self.shards.iter().enumerate() {
+            let shard = shard.read();
+            shard.check(pin.epoch())?;
+            let mut slots = Vec::new();
+            for (row, hash) in hashes.iter().enumerate() {
+                if self.hash_sharded && shard_of(*hash, self.shards.len()) != number {
+                    continue;
+                }
+                if let Some(slot) = shard.find(*hash, &view, row, pin.epoch()) {
+                    slots.push(slot);
+                    key_of_row.push(row);
+                }
+            }
+            if !slots.is_empty() {
+                parts.push(shard.rows().gather_rows(&slots));
+            }
+        }
+        let rows = concat_batches(&self.schema.columns, &parts)?;
+        Ok(Lookup { rows, key_of_row })
+    }
+
+    /// For each row, whether its identity has a version that is live now, and the epoch that was created in: what
+    /// a writer needs to detect conflicts. Only for the single writer of a table with one shard.
+    pub fn newest(&self, keys: &[ArrayRef]) -> Vec<Option<Epoch>> {
+        let count = keys.first().map_or(0, |key| key.len());
+        let hashes = hash_rows(keys, count);
+        let view = RowStore::view(self.schema.identity(), keys);
+        let shard = self.shards[0].read();
+        hashes.iter().enumerate().map(|(row, hash)| shard.newest(*hash, &view, row)).collect()
+    }
+
+    /// Whole rows of identities that are live now: `None` where there is none. For the writer of a table with one shard.
+    pub fn newest_rows(&self, keys: &[ArrayRef]) -> Lookup {
+        let count = keys.first().map_or(0, |key| key.len());
+        let hashes = hash_rows(keys, count);
+        let view = RowStore::view(self.schema.identity(), keys);
+        let shard = self.shards[0].read();
+        let (mut slots, mut key_of_row) = (Vec::new(), Vec::new());
+        for (row, hash) in hashes.iter().enumerate() {
+            if let Some(slot) = shard.newest_slot(*hash, &view, row) {
+                slots.push(slot);
+                key_of_row.push(row);
+            }
+        }
+        Lookup { rows: shard.rows().gather_rows(&slots), key_of_row }
+    }
+
+    /// The net changes of each epoch in `(after, through]`, ascending, of all shards.
+    ///
+    /// # Errors
+    /// `Expired`: changes after `after` are no longer all kept; the error names the epoch to resume from.
+    pub fn changes(&self, after: Epoch, through: Epoch) -> Result<Vec<(Epoch, Changes)>> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read();
+            if after < shard.history_from() {
+                return Err(expired(after, shard.history_from()));
+            }
+            shard.history(after, through, &mut found);
+        }
+        found.sort_by_key(|(epoch, _)| *epoch);
+        Ok(found)
+    }
+
+    /// Starts reading the whole table, or some shards of it.
+    ///
+    /// # Arguments
+    /// - `projection`: indices of the columns to read.
+    /// - `shards`: which shards; the scan goes through them in order.
+    pub fn scan(self: &Arc<Self>, pin: Pin, projection: Vec<usize>, shards: std::ops::Range<usize>) -> Scan {
+        Scan::new(self.clone(), pin, projection, shards)
+    }
+
+    /// Sizes, summed over shards.
+    pub fn statistics(&self) -> TableStatistics {
+        self.shards.iter().fold(TableStatistics::default(), |sum, shard| {
+            let one = shard.read().statistics();
+            TableStatistics {
+                rows: sum.rows + one.rows,
+                versions: sum.versions + one.versions,
+                bytes: sum.bytes + one.bytes,
+            }
+        })
+    }
+
+    /// Whether rows carry multiplicities.
+    pub fn is_multiset(&self) -> bool {
+        !self.schema.unique
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Reading a whole table at one epoch, a batch at a time.
+
+use super::VersionedTable;
+use crate::{Changes, Epoch, Pin, Result};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Slots looked at under one hold of a shard's lock.
+const SLOTS_PER_HOLD: u32 = 32 * 1024;
+
+/// A scan: holds its epoch by a pin, and a shard's lock only while it copies a batch.
+#[derive(Debug)]
+pub struct Scan {
+    table: Arc<VersionedTable>,
+    pin: Pin,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    end_shard: usize,
+    shard: usize,
+    slot: u32,
+    /// How many times the row at `slot` was returned already.
+    repeated: i64,
+}
+
+impl Scan {
+    pub(super) fn new(table: Arc<VersionedTable>, pin: Pin, projection: Vec<usize>, shards: Range<usize>) -> Scan {
+        let schema = Arc::new(table.schema.columns.project(&projection).expect("columns of the table"));
+        Scan { table, pin, projection, schema, end_shard: shards.end, shard: shards.start, slot: 0, repeated: 0 }
+    }
+
+    /// The columns read.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The epoch read.
+    pub fn epoch(&self) -> Epoch {
+        self.pin.epoch()
+    }
+
+    /// Where the scan stands, to be given to [`Scan::seek`] of another scan of the same table and epoch.
+    pub fn position(&self) -> (u64, i64) {
+        ((self.shard as u64) << 32 | self.slot as u64, self.repeated)
+    }
+
+    /// Goes on from a position.
+    pub fn seek(&mut self, position: (u64, i64)) {
+        self.shard = (position.0 >> 32) as usize;
+        self.slot = position.0 as u32;
+        self.repeated = position.1;
+    }
+
+    /// The next rows.
+    ///
+    /// # Returns
+    /// At most `rows_max` rows, at least one; `None` at the end.
+    ///
+    /// # Errors
+    /// `Expired`: the reader was so slow that the versions it needs were dropped.
+    pub fn next_batch(&mut self, rows_max: usize) -> Result<Option<RecordBatch>> {
+        while self.shard < self.end_shard {
+            let slots = self.next_slots(rows_max)?;
+            if let Some((columns, count)) = slots {
+                return Ok(Some(Changes::batch(self.schema.clone(), columns, count)?));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_slots(&mut self, rows_max: usize) -> Result<Option<(Vec<arrow::array::ArrayRef>, usize)>> {
+        let shard = self.table.shards[self.shard].read();
+        shard.check(self.pin.epoch())?;
+        let end = shard.rows().slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+        let mut slots = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
+        while self.slot < end && slots.len() < rows_max {
+            if shard.visible(self.slot, self.pin.epoch()) {
+                let wanted = shard.weight(self.slot) - self.repeated;
+                let room = (rows_max - slots.len()) as i64;
+                slots.extend(std::iter::repeat_n(self.slot, wanted.min(room) as usize));
+                if wanted > room {
+                    self.repeated += room;
+                    break;
+                }
+            }
+            self.repeated = 0;
+            self.slot += 1;
+        }
+        if self.slot >= shard.rows().slots() {
+            self.shard += 1;
+            self.slot = 0;
+        }
+        Ok((!slots.is_empty()).then(|| (shard.rows().gather(&self.projection, &slots), slots.len())))
+    }
+}

@@ -1,0 +1,154 @@
+use super::*;
+use crate::Weights;
+use arrow::array::{AsArray, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use std::collections::BTreeMap;
+
+fn table(unique: bool, shards: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
+    let columns = Arc::new(Schema::new(vec![
+        Field::new("key", DataType::Utf8, true),
+        Field::new("value", DataType::Int64, true),
+    ]));
+    let retention = Arc::new(Retention::default());
+    let schema = TableSchema { name: "t".into(), columns, key: vec![0], unique };
+    (Arc::new(VersionedTable::new(schema, shards, unique, retention.clone(), 1 << 20)), retention)
+}
+
+fn batch(table: &VersionedTable, rows: &[(&str, i64, i64)]) -> Changes {
+    let keys: ArrayRef = Arc::new(StringArray::from(rows.iter().map(|row| row.0).collect::<Vec<_>>()));
+    let values: ArrayRef = Arc::new(Int64Array::from(rows.iter().map(|row| row.1).collect::<Vec<_>>()));
+    let batch = RecordBatch::try_new(table.schema().columns.clone(), vec![keys, values]).unwrap();
+    Changes::new(batch, Weights::Each(rows.iter().map(|row| row.2).collect()))
+}
+
+fn contents(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) -> Vec<(String, i64)> {
+    let mut scan = table.scan(retention.pin(Epoch(epoch)).unwrap(), vec![0, 1], 0..table.shards());
+    let mut rows = Vec::new();
+    while let Some(batch) = scan.next_batch(3).unwrap() {
+        let (keys, values) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
+        rows.extend((0..batch.num_rows()).map(|row| (keys.value(row).to_string(), values.value(row))));
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn every_retained_epoch_is_read_as_it_was() {
+    let (table, retention) = table(true, 1);
+    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 1), ("b", 2, 1)])).unwrap();
+    table.apply(0, Epoch(2), &batch(&table, &[("a", 10, 1), ("a", 1, -1)])).unwrap();
+    table.apply(0, Epoch(4), &batch(&table, &[("b", 2, -1)])).unwrap();
+    assert_eq!(contents(&table, &retention, 0), vec![]);
+    assert_eq!(contents(&table, &retention, 1), vec![("a".into(), 1), ("b".into(), 2)]);
+    assert_eq!(contents(&table, &retention, 3), vec![("a".into(), 10), ("b".into(), 2)]);
+    assert_eq!(contents(&table, &retention, 4), vec![("a".into(), 10)]);
+    let keys: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec!["b", "a"]))];
+    let found = table.lookup(&keys, &retention.pin(Epoch(2)).unwrap()).unwrap();
+    assert_eq!(found.key_of_row, vec![0, 1]);
+    assert_eq!(found.rows.column(1).as_primitive::<Int64Type>().values(), &[2, 10]);
+}
+
+#[test]
+fn rows_of_a_multiset_are_counted() {
+    let (table, retention) = table(false, 1);
+    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("a", 1, -1), ("b", 1, 1)])).unwrap_err();
+    let (table, _) = (super::tests::table(false, 1).0, ());
+    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("b", 1, 1)])).unwrap();
+    table.apply(0, Epoch(2), &batch(&table, &[("a", 1, -3)])).unwrap();
+    assert_eq!(contents(&table, &retention, 1).len(), 6);
+    assert_eq!(contents(&table, &retention, 2), vec![("a".into(), 1), ("a".into(), 1), ("b".into(), 1)]);
+}
+
+#[test]
+fn deleting_what_is_not_there_is_a_bug_and_not_a_silence() {
+    let (table, _) = table(true, 1);
+    let error = table.apply(0, Epoch(1), &batch(&table, &[("a", 1, -1)])).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Bug);
+}
+
+#[test]
+fn history_gives_net_changes_until_it_is_dropped() {
+    let (table, retention) = table(true, 1);
+    for epoch in 1..=5u64 {
+        table.apply(0, Epoch(epoch), &batch(&table, &[(&format!("k{epoch}"), 1, 1)])).unwrap();
+    }
+    let epochs: Vec<u64> = table.changes(Epoch(2), Epoch(4)).unwrap().iter().map(|(epoch, _)| epoch.0).collect();
+    assert_eq!(epochs, vec![3, 4]);
+    retention.keep_from(Epoch(4));
+    table.apply(0, Epoch(6), &batch(&table, &[("k6", 1, 1)])).unwrap();
+    assert_eq!(table.changes(Epoch(2), Epoch(6)).unwrap_err().kind(), crate::ErrorKind::Expired);
+    assert_eq!(table.changes(Epoch(4), Epoch(6)).unwrap().len(), 2);
+}
+
+/// A model: all versions by epoch in ordered maps.
+#[test]
+fn random_changes_agree_with_a_model_while_versions_are_dropped() {
+    for (unique, shards) in [(true, 1), (true, 3), (false, 1)] {
+        let (table, retention) = table(unique, shards);
+        let mut seed = 7u64;
+        let mut random = move |bound: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % bound
+        };
+        let mut model: BTreeMap<String, (i64, i64)> = BTreeMap::new();
+        let mut past: BTreeMap<u64, Vec<(String, i64)>> = BTreeMap::new();
+        for epoch in 1..=300u64 {
+            let mut net: BTreeMap<(String, i64), i64> = BTreeMap::new();
+            for _ in 0..random(8) {
+                let key = format!("key number {}", random(20));
+                let old = model.get(&key).copied();
+                let new = (random(3) > 0).then(|| (if unique { random(5) as i64 } else { 0 }, 1 + random(3) as i64));
+                if let Some((value, weight)) = old {
+                    *net.entry((key.clone(), value)).or_default() -= if unique { 1 } else { weight };
+                }
+                match new {
+                    Some((value, weight)) => {
+                        *net.entry((key.clone(), value)).or_default() += if unique { 1 } else { weight };
+                        model.insert(key, (value, weight));
+                    }
+                    None => {
+                        model.remove(&key);
+                    }
+                }
+            }
+            for ((key, value), weight) in net.into_iter().filter(|(_, weight)| *weight < 0).collect::<Vec<_>>().into_iter().chain(Vec::new()) {
+                let changes = batch(&table, &[(&key, value, weight)]);
+                table.apply(shard_for(&table, &changes), Epoch(epoch), &changes).unwrap();
+            }
+            let expected: Vec<(String, i64)> = model
+                .iter()
+                .flat_map(|(key, (value, weight))| {
+                    std::iter::repeat_n((key.clone(), *value), if unique { 1 } else { *weight as usize })
+                })
+                .collect();
+            catch_up(&table, &retention, epoch, &expected);
+            past.insert(epoch, expected);
+            if epoch > 10 {
+                retention.keep_from(Epoch(epoch - 10));
+            }
+            for back in [epoch, epoch.saturating_sub(4)] {
+                if let Some(expected) = past.get(&back) {
+                    assert_eq!(&contents(&table, &retention, back), expected, "epoch {back} seen at {epoch}");
+                }
+            }
+        }
+        let statistics = table.statistics();
+        assert!(statistics.versions < 20 + 10 * 8 * 2 + 20, "{} versions are held", statistics.versions);
+    }
+}
+
+fn shard_for(table: &VersionedTable, changes: &Changes) -> usize {
+    let keys: Vec<ArrayRef> = table.schema().identity().iter().map(|i| changes.rows().column(*i).clone()).collect();
+    if table.shards() == 1 { 0 } else { shard_of(hash_rows(&keys, 1)[0], table.shards()) }
+}
+
+/// Inserts what the model has and the table lacks.
+fn catch_up(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64, expected: &[(String, i64)]) {
+    let mut missing: BTreeMap<(String, i64), i64> = BTreeMap::new();
+    expected.iter().for_each(|row| *missing.entry(row.clone()).or_default() += 1);
+    contents(table, retention, epoch).into_iter().for_each(|row| *missing.entry(row).or_default() -= 1);
+    for ((key, value), weight) in missing.into_iter().filter(|(_, weight)| *weight != 0) {
+        let changes = batch(table, &[(&key, value, weight)]);
+        table.apply(shard_for(table, &changes), Epoch(epoch), &changes).unwrap();
+    }
+}
