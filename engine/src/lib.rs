@@ -1,2 +1,24 @@
 //! The dataflow engine: keeps collections current as their inputs change.
+//!
+//! # Owns
+//! The dataflow IR ([`plan`]), the operator kernels ([`kernel`]), the timely runtime, epochs, and the ports through
+//! which sources reach it ([`port`]).
+//!
+//! # Not here
+//! SQL; concrete systems and formats. Neither is known to this crate by name.
+
+mod committer;
+mod dataflow;
+mod engine;
+pub mod kernel;
+mod packet;
+pub mod plan;
 pub mod port;
+mod progress;
+mod status;
+mod worker;
+
+pub use committer::{Commit, NewView, OnConflict, ROW_ID, RetentionRule, TableWrite, is_row_numbered, visible_columns};
+pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed};
+pub use progress::Progress;
+pub use status::ViewStatus;

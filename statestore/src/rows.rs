@@ -88,6 +88,15 @@ impl RowStore {
         view.0.iter().all(|(index, array)| self.columns[*index].equals(slot, array, row))
     }
 
+    /// As [`RowStore::equals`], for some of the view's columns only.
+    #[inline]
+    pub fn equals_in(&self, slot: u32, view: &RowView<'_>, row: usize, columns: &[usize]) -> bool {
+        columns.iter().all(|column| {
+            let (index, array) = &view.0[*column];
+            self.columns[*index].equals(slot, array, row)
+        })
+    }
+
     /// Writes the view's columns of one row.
     #[inline]
     pub fn write_one(&mut self, slot: u32, view: &RowView<'_>, row: usize) {

@@ -108,6 +108,9 @@ impl Shard {
                 continue;
             }
             let head = self.index.find(hashes[row], |slot| self.rows.equals(slot, view, row));
+            if self.counted_in_place(epoch, head, weight) {
+                continue;
+            }
             let left = self.end_version(schema, epoch, head, weight)?;
             if left == 0 {
                 continue;
@@ -129,6 +132,20 @@ impl Shard {
             self.rows.write(&slots, changes.rows().columns(), &sources);
         }
         Ok(())
+    }
+
+    /// Changes the multiplicity of a version that this very epoch created: nobody can have seen it.
+    fn counted_in_place(&mut self, epoch: Epoch, head: Option<u32>, weight: i64) -> bool {
+        let Some(slot) = head.filter(|_| self.multiset) else {
+            return false;
+        };
+        let index = slot as usize;
+        let fresh = self.created[index] == epoch.0 && self.ended[index] == LIVE && self.weights[index] + weight > 0;
+        if fresh {
+            self.weights[index] += weight;
+            self.live_rows += weight;
+        }
+        fresh
     }
 
     /// Ends the live version of an identity and says how many times its row counts from now on.

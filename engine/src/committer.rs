@@ -1,0 +1,403 @@
+//! The committer: one thread that numbers commits, checks them, makes them durable and hands them to the workers.
+//!
+//! # Rules kept here
+//! 1. Epochs are dense. Every commit, DDL included, is one epoch; commits that are queued together share one fsync.
+//! 2. A commit is checked against the newest contents: a key that is there already, or a row that another commit
+//!    changed since it was read, refuses the whole commit before anything is changed.
+//! 3. A commit is on disk before any worker, and so any reader, sees it.
+//! 4. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
+//!
+//! # Not here
+//! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
+
+mod tables;
+
+use crate::plan::{CollectionId, ViewPlan};
+use crate::progress::Progress;
+use crate::status::ViewStatus;
+use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
+use arrow::array::{ArrayRef, RecordBatch};
+use cenote_statestore::wal::Log;
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
+use crossbeam_channel::{Receiver, Sender};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+pub(crate) use tables::Tables;
+pub use tables::{ROW_ID, is_row_numbered, visible_columns};
+use tokio::sync::{mpsc, oneshot};
+
+/// Rows handed to the workers that not every view has finished.
+const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
+
+/// Epochs handed to the workers that not every view has finished.
+const EPOCHS_IN_FLIGHT_MAX: u64 = 16 * 1024;
+
+/// Requests taken into one group, which shares an fsync.
+const GROUP_MAX: usize = 1024;
+
+/// Rows of one chunk when a batch is dealt out to several workers.
+const ROWS_PER_DEAL: usize = 16 * 1024;
+
+/// What to do with an inserted row whose key is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    /// Refuse the commit, SQLSTATE 23505.
+    Refuse,
+    /// Keep the row that is there.
+    Ignore,
+    /// Put the new row in its place.
+    Replace,
+}
+
+/// Changes to one table in a commit.
+#[derive(Clone, Debug)]
+pub struct TableWrite {
+    /// The table.
+    pub table: CollectionId,
+    /// Rows to delete, all stored columns, as they were read.
+    pub deletes: Vec<RecordBatch>,
+    /// Rows to insert: the table's columns, with or without its hidden row number.
+    pub inserts: Vec<RecordBatch>,
+    /// What to do where a key is there already.
+    pub on_conflict: OnConflict,
+    /// Delete everything first, whatever it is then.
+    pub truncate: bool,
+}
+
+/// One atomic change of the database.
+#[derive(Debug, Default)]
+pub struct Commit {
+    /// Changes to tables, one entry per table.
+    pub writes: Vec<TableWrite>,
+    /// Changes of sources without a table: passed to the views that read them, kept nowhere.
+    pub passing: Vec<(CollectionId, RecordBatch)>,
+    /// The epoch that deleted rows were read at; a row changed since then refuses the commit.
+    pub read_at: Epoch,
+    /// A catalog change to log with it.
+    pub ddl: Option<Vec<u8>>,
+    /// Tables to add before the writes.
+    pub create_tables: Vec<(CollectionId, Arc<VersionedTable>)>,
+    /// A view to start, reading its inputs as of the epoch before.
+    pub create_view: Option<NewView>,
+    /// Views, then tables, to drop.
+    pub drops: Vec<CollectionId>,
+}
+
+/// A view to start.
+#[derive(Debug)]
+pub struct NewView {
+    /// Its collection.
+    pub id: CollectionId,
+    /// Its plan.
+    pub plan: ViewPlan,
+    /// Where its state is told.
+    pub status: Arc<ViewStatus>,
+    /// Where its contents go.
+    pub table: Arc<VersionedTable>,
+}
+
+pub(crate) enum Request {
+    Commit { commit: Commit, reply: oneshot::Sender<Result<Epoch>> },
+    /// A commit of a source, which may be merged with others of the same source; the permit frees its queue place.
+    Source { source: CollectionId, commit: Commit, permit: SourcePermit },
+    Peek { peek: PeekRequest, reply: oneshot::Sender<Epoch> },
+    Sizes { view: CollectionId, reply: mpsc::UnboundedSender<crate::worker::OperatorSizes> },
+    Shutdown,
+}
+
+pub(crate) struct PeekRequest {
+    pub(crate) view: CollectionId,
+    pub(crate) node: usize,
+    pub(crate) table: usize,
+    pub(crate) keys: Option<Vec<ArrayRef>>,
+    pub(crate) answers: mpsc::UnboundedSender<Result<Vec<RecordBatch>>>,
+}
+
+/// A place in a source's queue; dropped when its batch is committed or refused.
+pub(crate) struct SourcePermit {
+    pub(crate) free: Sender<()>,
+    pub(crate) failure: Arc<std::sync::OnceLock<Error>>,
+}
+
+impl Drop for SourcePermit {
+    fn drop(&mut self) {
+        let _ = self.free.try_send(());
+    }
+}
+
+/// How long sealed epochs stay readable.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionRule {
+    /// At least this many epochs behind the newest.
+    pub epochs: u64,
+    /// At least this long.
+    pub time: Duration,
+}
+
+pub(crate) struct Committer {
+    pub(crate) requests: Receiver<Request>,
+    pub(crate) tables: Tables,
+    pub(crate) views: BTreeMap<CollectionId, Arc<VersionedTable>>,
+    pub(crate) workers: Vec<WorkerPort>,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) rule: RetentionRule,
+    pub(crate) log: Option<Log>,
+    pub(crate) epoch: Epoch,
+    pub(crate) in_flight: VecDeque<(Epoch, usize)>,
+    pub(crate) rows_in_flight: usize,
+    pub(crate) times: VecDeque<(Epoch, Instant)>,
+    pub(crate) next_worker: usize,
+}
+
+/// A checked commit that waits for its group to be on disk.
+struct Prepared {
+    epoch: Epoch,
+    changes: Vec<(CollectionId, Changes)>,
+    create_view: Option<Arc<CreateView>>,
+    drops: Vec<CollectionId>,
+    reply: Option<oneshot::Sender<Result<Epoch>>>,
+}
+
+impl Committer {
+    pub(crate) fn run(mut self) {
+        while let Ok(first) = self.requests.recv() {
+            let mut group = vec![first];
+            while group.len() < GROUP_MAX
+                && let Ok(next) = self.requests.try_recv()
+            {
+                group.push(next);
+            }
+            if !self.take_group(merge_sources(group)) {
+                break;
+            }
+            self.workers.iter().for_each(WorkerPort::wake);
+            self.wait_for_room();
+        }
+        for worker in &self.workers {
+            worker.send(Command::Shutdown);
+            worker.wake();
+        }
+    }
+
+    /// Commits a group of requests.
+    ///
+    /// # Returns
+    /// Whether to go on.
+    fn take_group(&mut self, group: Vec<Request>) -> bool {
+        let (mut prepared, mut permits, mut go_on) = (Vec::new(), Vec::new(), true);
+        for request in group {
+            match request {
+                Request::Commit { commit, reply } => match self.prepare(commit) {
+                    Ok(done) => prepared.push(Prepared { reply: Some(reply), ..done }),
+                    Err(error) => {
+                        let _ = reply.send(Err(error));
+                    }
+                },
+                Request::Source { commit, permit, .. } => match self.prepare(commit) {
+                    Ok(done) => {
+                        prepared.push(done);
+                        permits.push(permit);
+                    }
+                    Err(error) => {
+                        let _ = permit.failure.set(error);
+                    }
+                },
+                Request::Peek { peek, reply } => {
+                    self.release(std::mem::take(&mut prepared));
+                    self.peek(peek, reply);
+                }
+                Request::Sizes { view, reply } => {
+                    self.workers.iter().for_each(|worker| worker.send(Command::Sizes { view, reply: reply.clone() }));
+                }
+                Request::Shutdown => go_on = false,
+            }
+        }
+        self.release(prepared);
+        go_on
+    }
+
+    /// Checks a commit, applies it to the tables held here and appends it to the log.
+    fn prepare(&mut self, commit: Commit) -> Result<Prepared> {
+        let epoch = self.epoch.next();
+        let checked = self.tables.check(&commit, &self.retention)?;
+        if let Some(log) = &mut self.log {
+            let record = self.tables.record(epoch, &commit, &checked)?;
+            log.append(&record)?;
+        }
+        let mut changes = self.tables.apply(epoch, &checked)?;
+        changes.extend(commit.passing.into_iter().map(|(id, rows)| (id, Changes::insertions(rows))));
+        let create_view = commit.create_view.map(|view| self.create_view(view, epoch)).transpose()?;
+        for id in &commit.drops {
+            self.views.remove(id);
+            self.tables.remove(*id);
+        }
+        self.epoch = epoch;
+        Ok(Prepared { epoch, changes, create_view, drops: commit.drops, reply: None })
+    }
+
+    fn create_view(&mut self, view: NewView, epoch: Epoch) -> Result<Arc<CreateView>> {
+        let mut snapshots = BTreeMap::new();
+        for node in &view.plan.nodes {
+            let crate::plan::Node::Input { collection, schema } = node else {
+                continue;
+            };
+            let pin = self.retention.pin(epoch.previous())?;
+            if let Some(table) = self.views.get(collection) {
+                let projection = (0..schema.fields().len()).collect();
+                snapshots.insert(*collection, InputSnapshot { table: table.clone(), pin, projection, is_view: true });
+            } else if let Some(table) = self.tables.get(*collection) {
+                let projection = (0..schema.fields().len()).collect();
+                snapshots.insert(*collection, InputSnapshot { table, pin, projection, is_view: false });
+            }
+        }
+        self.views.insert(view.id, view.table.clone());
+        let NewView { id, plan, status, table } = view;
+        Ok(Arc::new(CreateView { id, plan, epoch, table, status, snapshots }))
+    }
+
+    /// Makes a group durable, then lets the workers have it and the writers know.
+    fn release(&mut self, group: Vec<Prepared>) {
+        if group.is_empty() {
+            return;
+        }
+        if let Some(Err(error)) = self.log.as_mut().map(Log::sync) {
+            // The group's effects on memory cannot be taken back and are not durable: going on would lie.
+            tracing::error!("{}", error.render());
+            for prepared in group {
+                if let Some(reply) = prepared.reply {
+                    let _ = reply.send(Err(error.clone()));
+                }
+            }
+            std::process::abort();
+        }
+        for prepared in group {
+            self.hand_over(prepared);
+        }
+        self.apply_retention();
+    }
+
+    fn hand_over(&mut self, prepared: Prepared) {
+        let Prepared { epoch, changes, create_view, drops, reply } = prepared;
+        let rows = changes.iter().map(|(_, changes)| changes.len()).sum();
+        let touched: Arc<[CollectionId]> =
+            changes.iter().filter(|(_, changes)| !changes.is_empty()).map(|(id, _)| *id).collect();
+        for (collection, changes) in changes {
+            self.deal(epoch, collection, changes);
+        }
+        for worker in &self.workers {
+            if let Some(view) = &create_view {
+                worker.send(Command::CreateView(view.clone()));
+            }
+            drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
+            worker.send(Command::Seal { epoch, touched: touched.clone() });
+        }
+        self.in_flight.push_back((epoch, rows));
+        self.rows_in_flight += rows;
+        self.times.push_back((epoch, Instant::now()));
+        if let Some(reply) = reply {
+            let _ = reply.send(Ok(epoch));
+        }
+    }
+
+    /// Deals rows out to the workers: small batches whole, large ones in slices.
+    fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes) {
+        let chunk = if self.workers.len() == 1 { changes.len().max(1) } else { ROWS_PER_DEAL };
+        for start in (0..changes.len()).step_by(chunk) {
+            let part = changes.slice(start, chunk.min(changes.len() - start));
+            self.next_worker = (self.next_worker + 1) % self.workers.len();
+            self.workers[self.next_worker].send(Command::Data { epoch, collection, changes: part });
+        }
+    }
+
+    fn peek(&mut self, request: PeekRequest, reply: oneshot::Sender<Epoch>) {
+        let PeekRequest { view, node, table, keys, answers } = request;
+        let peek = Arc::new(Peek { view, node, table, keys, epoch: self.epoch, reply: answers });
+        self.workers.iter().for_each(|worker| worker.send(Command::Peek(peek.clone())));
+        let _ = reply.send(self.epoch);
+    }
+
+    fn apply_retention(&mut self) {
+        let visible = self.progress.visible();
+        let oldest = visible.0.saturating_sub(self.rule.epochs);
+        let now = Instant::now();
+        while let Some((epoch, time)) = self.times.front()
+            && epoch.0 < oldest
+            && now.duration_since(*time) >= self.rule.time
+        {
+            self.retention.keep_from(*epoch);
+            self.times.pop_front();
+        }
+    }
+
+    /// Blocks while too much is ahead of the slowest view.
+    fn wait_for_room(&mut self) {
+        loop {
+            let finished = self.progress.finished();
+            while let Some((epoch, rows)) = self.in_flight.front()
+                && *epoch <= finished
+            {
+                self.rows_in_flight -= rows;
+                self.in_flight.pop_front();
+            }
+            let first = match self.in_flight.front() {
+                Some((first, _)) if self.in_flight.len() as u64 > EPOCHS_IN_FLIGHT_MAX => *first,
+                Some((first, _)) if self.rows_in_flight > ROWS_IN_FLIGHT_MAX => *first,
+                _ => return,
+            };
+            self.progress.wait_finished(|finished| finished >= first);
+        }
+    }
+}
+
+/// Joins commits of the same source that stand next to each other into one epoch.
+fn merge_sources(group: Vec<Request>) -> Vec<Request> {
+    let mut merged: Vec<Request> = Vec::with_capacity(group.len());
+    for request in group {
+        match (merged.last_mut(), request) {
+            (
+                Some(Request::Source { source: last, commit: into, .. }),
+                Request::Source { source, commit, permit },
+            ) if *last == source => {
+                into.absorb(commit);
+                drop(permit);
+            }
+            (_, request) => merged.push(request),
+        }
+    }
+    merged
+}
+
+impl Commit {
+    /// Takes in a later commit of the same source.
+    fn absorb(&mut self, later: Commit) {
+        for write in later.writes {
+            match self.writes.iter_mut().find(|mine| mine.table == write.table) {
+                Some(mine) => mine.inserts.extend(write.inserts),
+                None => self.writes.push(write),
+            }
+        }
+        self.passing.extend(later.passing);
+    }
+}
+
+pub(crate) fn duplicate_key(table: &str, key: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "TABLE-0101",
+        format!("duplicate key value violates unique constraint \"{table}_pkey\""),
+    )
+    .sqlstate("23505")
+    .fact("key", key)
+}
+
+pub(crate) fn changed_since(table: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "TABLE-0102",
+        format!("cannot commit: a row of `{table}` was changed by another transaction since it was read"),
+    )
+    .sqlstate("40001")
+    .attempt("run the transaction again")
+}

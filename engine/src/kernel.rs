@@ -1,0 +1,50 @@
+//! Operator kernels: incremental operators as plain state machines over batches, free of the runtime.
+//!
+//! # Rules kept here
+//! 1. A kernel takes the changes of one epoch in any number of pushes and, when told that the epoch is
+//!    complete, gives its net output. Each push is an exact incremental step, so pushes may be cut anywhere.
+//! 2. State at the end of an epoch depends only on the multiset of changes up to it.
+//! 3. Everything a kernel keeps is readable as the state tables that its node declares
+//!    ([`crate::plan::Node::state_tables`]), by the same numbers.
+//!
+//! # Not here
+//! Epochs, frontiers and exchange (`dataflow`).
+
+mod accumulator;
+mod aggregate;
+mod join;
+mod top_n;
+mod values;
+
+pub use aggregate::AggregateKernel;
+pub use join::JoinKernel;
+pub use top_n::TopNKernel;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use cenote_statestore::{Changes, Epoch, Result};
+
+/// An incremental operator with state.
+pub trait Kernel {
+    /// Takes changes of the current epoch.
+    ///
+    /// # Arguments
+    /// - `input`: which input they come from.
+    /// - `output`: output that is known already may be pushed here.
+    ///
+    /// # Errors
+    /// The operator cannot go on; its view has failed.
+    fn push(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<()>;
+
+    /// The epoch is complete: pushes what is left of its output.
+    fn finish(&mut self, epoch: Epoch, output: &mut Vec<Changes>) -> Result<()>;
+
+    /// Reads one of its state tables, between epochs.
+    ///
+    /// # Arguments
+    /// - `table`: number of the table in [`crate::plan::Node::state_tables`].
+    /// - `keys`: only rows of these keys (values of the table's key columns); `None`: everything.
+    fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>>;
+
+    /// Rows and bytes of one of its state tables.
+    fn size(&self, table: usize) -> (u64, u64);
+}

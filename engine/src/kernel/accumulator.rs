@@ -1,0 +1,380 @@
+//! Accumulators: one aggregate's state for all groups, in columns by group slot.
+//!
+//! # Rules kept here
+//! Results never depend on the order of changes: integers and decimals are summed exactly in 128 bits, floats in
+//! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes come from the multiset of values.
+
+use super::values::{Value, ValueCounts, array_of, values_of};
+use crate::plan::{AggregateCall, AggregateFunction};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
+};
+use arrow::datatypes::{
+    DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256,
+};
+use cenote_statestore::{Error, ErrorKind, ExactFloatSum, Result, Weights};
+use std::sync::Arc;
+
+#[derive(Debug)]
+enum State {
+    Count(Vec<i64>),
+    Exact { sums: Vec<i128>, counts: Vec<i64>, scale: i8 },
+    Float { sums: Vec<ExactFloatSum>, counts: Vec<i64> },
+    Extreme { greatest: bool },
+}
+
+/// One aggregate's state.
+#[derive(Debug)]
+pub(super) struct Accumulator {
+    call: AggregateCall,
+    argument_type: Option<DataType>,
+    state: State,
+    values: Option<ValueCounts>,
+}
+
+/// Rows of a push, by group, with the weights that count for one aggregate.
+struct Rows<'a> {
+    groups: &'a [u32],
+    weights: &'a Weights,
+    filter: Option<&'a BooleanArray>,
+}
+
+impl Rows<'_> {
+    /// Calls `add(row, group, weight)` for each row whose filter is true.
+    #[inline(always)]
+    fn each(&self, mut add: impl FnMut(usize, u32, i64)) {
+        match (self.filter, self.weights) {
+            (None, Weights::All(weight)) => {
+                self.groups.iter().enumerate().for_each(|(row, group)| add(row, *group, *weight));
+            }
+            (None, Weights::Each(weights)) => {
+                self.groups.iter().zip(weights).enumerate().for_each(|(row, (group, weight))| add(row, *group, *weight));
+            }
+            (Some(filter), weights) => {
+                for (row, group) in self.groups.iter().enumerate() {
+                    if filter.is_valid(row) && filter.value(row) {
+                        add(row, *group, weights.get(row));
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`Rows::each`], for rows where `array` is not NULL.
+    #[inline(always)]
+    fn each_valid(&self, array: &dyn Array, mut add: impl FnMut(usize, u32, i64)) {
+        match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => self.each(add),
+            Some(nulls) => self.each(|row, group, weight| {
+                if nulls.is_valid(row) {
+                    add(row, group, weight);
+                }
+            }),
+        }
+    }
+}
+
+impl Accumulator {
+    pub(super) fn new(call: &AggregateCall, argument_type: Option<DataType>) -> Accumulator {
+        use AggregateFunction::*;
+        let state = match (call.function, &argument_type) {
+            (Count, _) => State::Count(Vec::new()),
+            (Min, _) => State::Extreme { greatest: false },
+            (Max, _) => State::Extreme { greatest: true },
+            (Sum | Avg, Some(DataType::Float32 | DataType::Float64)) => {
+                State::Float { sums: Vec::new(), counts: Vec::new() }
+            }
+            (Sum | Avg, Some(DataType::Decimal128(_, scale))) => {
+                State::Exact { sums: Vec::new(), counts: Vec::new(), scale: *scale }
+            }
+            (Sum | Avg, _) => State::Exact { sums: Vec::new(), counts: Vec::new(), scale: 0 },
+        };
+        let values = call.keeps_values().then(ValueCounts::default);
+        Accumulator { call: call.clone(), argument_type, state, values }
+    }
+
+    /// Makes room for group slots below `slots`.
+    pub(super) fn grow(&mut self, slots: usize) {
+        match &mut self.state {
+            State::Count(counts) => grow(counts, slots),
+            State::Exact { sums, counts, .. } => {
+                grow(sums, slots);
+                grow(counts, slots);
+            }
+            State::Float { sums, counts } => {
+                grow(sums, slots);
+                grow(counts, slots);
+            }
+            State::Extreme { .. } => {}
+        }
+    }
+
+    /// Adds the rows of a push.
+    pub(super) fn update(&mut self, groups: &[u32], weights: &Weights, columns: &[ArrayRef]) -> Result<()> {
+        let filter = self.call.filter.map(|column| columns[column].as_boolean());
+        let rows = Rows { groups, weights, filter };
+        let argument = self.call.argument.map(|column| &columns[column]);
+        let (Some(values), Some(argument)) = (&mut self.values, argument) else {
+            return add_rows(&mut self.state, &rows, argument);
+        };
+        let mut distinct = (Vec::new(), Vec::new(), Vec::new());
+        let mut failure = None;
+        let keys = values_of(argument)?;
+        rows.each_valid(argument.as_ref(), |row, group, weight| {
+            match values.add(group, keys[row].clone().expect("not null"), weight) {
+                Ok(0) => {}
+                Ok(change) => {
+                    distinct.0.push(row as u32);
+                    distinct.1.push(group);
+                    distinct.2.push(change);
+                }
+                Err(error) => failure = Some(error),
+            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if self.call.distinct && !distinct.0.is_empty() {
+            let (taken, groups, weights) = distinct;
+            let argument = arrow::compute::take(argument, &arrow::array::UInt32Array::from(taken), None)?;
+            let rows = Rows { groups: &groups, weights: &Weights::Each(weights), filter: None };
+            add_rows(&mut self.state, &rows, Some(&argument))?;
+        }
+        Ok(())
+    }
+
+    /// The results of the groups, in order.
+    pub(super) fn result(&self, groups: &[u32]) -> Result<ArrayRef> {
+        match &self.state {
+            State::Count(counts) => Ok(Arc::new(groups.iter().map(|g| counts[*g as usize]).collect::<Int64Array>())),
+            State::Extreme { .. } => self.extremes(groups),
+            State::Float { sums, counts } => Ok(self.float_results(groups, sums, counts)),
+            State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts, *scale),
+        }
+    }
+
+    fn extremes(&self, groups: &[u32]) -> Result<ArrayRef> {
+        let values = self.values.as_ref().expect("extremes keep values");
+        let greatest = matches!(self.state, State::Extreme { greatest: true });
+        let found: Vec<Option<Value>> = groups.iter().map(|group| values.extreme(*group, greatest)).collect();
+        array_of(&found, &self.call.output)
+    }
+
+    fn float_results(&self, groups: &[u32], sums: &[ExactFloatSum], counts: &[i64]) -> ArrayRef {
+        let average = self.call.function == AggregateFunction::Avg;
+        let wide = groups.iter().map(|group| {
+            let (sum, count) = (&sums[*group as usize], counts[*group as usize]);
+            (count != 0).then(|| if average { sum.value() / count as f64 } else { sum.value() })
+        });
+        if self.call.output == DataType::Float32 {
+            return Arc::new(
+                groups
+                    .iter()
+                    .map(|group| (counts[*group as usize] != 0).then(|| sums[*group as usize].value_f32()))
+                    .collect::<Float32Array>(),
+            );
+        }
+        Arc::new(wide.collect::<Float64Array>())
+    }
+
+    fn exact_results(&self, groups: &[u32], sums: &[i128], counts: &[i64], scale: i8) -> Result<ArrayRef> {
+        let average = self.call.function == AggregateFunction::Avg;
+        let results = groups.iter().map(|group| {
+            let (sum, count) = (sums[*group as usize], counts[*group as usize]);
+            if count == 0 {
+                return Ok(None);
+            }
+            match &self.call.output {
+                DataType::Decimal128(_, to) if average => mean(sum, count, to - scale).map(Some),
+                DataType::Decimal128(_, to) => rescale(sum, to - scale).map(Some),
+                _ => Ok(Some(sum)),
+            }
+        });
+        match &self.call.output {
+            DataType::Decimal128(precision, to) => {
+                let array = results.collect::<Result<Decimal128Array>>()?.with_precision_and_scale(*precision, *to)?;
+                if array.iter().flatten().any(|value| !Decimal128Type::is_valid_decimal_precision(value, *precision)) {
+                    return Err(out_of_range(self.call.function));
+                }
+                Ok(Arc::new(array))
+            }
+            DataType::Int64 => {
+                let longs = results.map(|result| {
+                    result.and_then(|sum| sum.map(i64::try_from).transpose().map_err(|_| out_of_range(self.call.function)))
+                });
+                Ok(Arc::new(longs.collect::<Result<Int64Array>>()?))
+            }
+            DataType::Float64 => {
+                let floats = groups.iter().map(|group| {
+                    let (sum, count) = (sums[*group as usize], counts[*group as usize]);
+                    (count != 0).then(|| sum as f64 / 10f64.powi(scale as i32) / if average { count as f64 } else { 1.0 })
+                });
+                Ok(Arc::new(floats.collect::<Float64Array>()))
+            }
+            other => Err(Error::bug(format!("a sum was planned to give {other}"))),
+        }
+    }
+
+    /// Columns of the state table, as [`crate::plan::Node::state_tables`] declares them.
+    pub(super) fn state_columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let longs = |values: &[i64]| -> ArrayRef {
+            Arc::new(groups.iter().map(|group| values[*group as usize]).collect::<Int64Array>())
+        };
+        Ok(match &self.state {
+            State::Count(_) | State::Extreme { .. } => vec![self.result(groups)?],
+            State::Exact { sums, counts, scale } => {
+                let sums = groups.iter().map(|group| sums[*group as usize]).collect::<Vec<_>>();
+                let sums = Decimal128Array::from(sums).with_precision_and_scale(38, *scale)?;
+                vec![Arc::new(sums), longs(counts)]
+            }
+            State::Float { sums, counts } => {
+                let rounded: Float64Array = groups.iter().map(|group| sums[*group as usize].value()).collect();
+                let (mut exact, mut bytes) = (BinaryBuilder::new(), Vec::new());
+                for group in groups {
+                    bytes.clear();
+                    sums[*group as usize].to_bytes(&mut bytes);
+                    exact.append_value(&bytes);
+                }
+                vec![Arc::new(rounded), Arc::new(exact.finish()), longs(counts)]
+            }
+        })
+    }
+
+    /// The kept values, if the aggregate keeps them: groups, values, counts.
+    pub(super) fn kept_values(&self, group: Option<u32>) -> Result<(Vec<u32>, ArrayRef, Vec<i64>)> {
+        let (mut groups, mut values, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut take = |(group, value, count): (u32, &Value, i64)| {
+            groups.push(group);
+            values.push(Some(value.clone()));
+            counts.push(count);
+        };
+        match (&self.values, group) {
+            (Some(kept), None) => kept.iter().for_each(&mut take),
+            (Some(kept), Some(group)) => kept.of_group(group).for_each(&mut take),
+            (None, _) => {}
+        }
+        let data_type = self.argument_type.clone().unwrap_or(DataType::Int64);
+        Ok((groups, array_of(&values, &data_type)?, counts))
+    }
+
+    /// Whether it keeps values.
+    pub(super) fn keeps_values(&self) -> bool {
+        self.values.is_some()
+    }
+
+    /// Number of kept values and their bytes.
+    pub(super) fn kept_size(&self) -> (u64, u64) {
+        self.values.as_ref().map_or((0, 0), |values| (values.len() as u64, values.memory_bytes() as u64))
+    }
+
+    /// Bytes of the columns by group.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match &self.state {
+            State::Count(counts) => counts.capacity() * 8,
+            State::Exact { sums, counts, .. } => sums.capacity() * 16 + counts.capacity() * 8,
+            State::Float { sums, counts } => {
+                sums.capacity() * std::mem::size_of::<ExactFloatSum>() + counts.capacity() * 8
+            }
+            State::Extreme { .. } => 0,
+        }
+    }
+}
+
+fn grow<T: Default + Clone>(values: &mut Vec<T>, slots: usize) {
+    if values.len() < slots {
+        values.resize(slots, T::default());
+    }
+}
+
+fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> Result<()> {
+    match (state, argument) {
+        (State::Count(counts), None) => rows.each(|_, group, weight| counts[group as usize] += weight),
+        (State::Count(counts), Some(argument)) => {
+            rows.each_valid(argument.as_ref(), |_, group, weight| counts[group as usize] += weight);
+        }
+        (State::Extreme { .. }, _) => {}
+        (State::Exact { sums, counts, .. }, Some(argument)) => return add_exact(sums, counts, rows, argument),
+        (State::Float { sums, counts }, Some(argument)) => {
+            let floats = match argument.data_type() {
+                DataType::Float64 => argument.as_primitive::<Float64Type>().clone(),
+                _ => Float64Array::from_unary(argument.as_primitive::<Float32Type>(), |value| value as f64),
+            };
+            rows.each_valid(&floats, |row, group, weight| {
+                sums[group as usize].add(floats.value(row), weight);
+                counts[group as usize] += weight;
+            });
+        }
+        (_, None) => return Err(Error::bug("an aggregate of values has no argument")),
+    }
+    Ok(())
+}
+
+fn add_exact(sums: &mut [i128], counts: &mut [i64], rows: &Rows<'_>, argument: &ArrayRef) -> Result<()> {
+    macro_rules! add_longs {
+        ($kind:ty) => {{
+            let array = argument.as_primitive::<$kind>();
+            let values = array.values();
+            rows.each_valid(array, |row, group, weight| {
+                sums[group as usize] += values[row] as i128 * weight as i128;
+                counts[group as usize] += weight;
+            });
+        }};
+    }
+    match argument.data_type() {
+        DataType::Int64 => add_longs!(Int64Type),
+        DataType::Int32 => add_longs!(Int32Type),
+        DataType::Int16 => add_longs!(Int16Type),
+        DataType::Decimal128(_, _) => {
+            let array = argument.as_primitive::<Decimal128Type>();
+            let mut overflow = false;
+            rows.each_valid(array, |row, group, weight| {
+                let sum = &mut sums[group as usize];
+                match array.value(row).checked_mul(weight as i128).and_then(|value| sum.checked_add(value)) {
+                    Some(total) => *sum = total,
+                    None => overflow = true,
+                }
+                counts[group as usize] += weight;
+            });
+            if overflow {
+                return Err(out_of_range(AggregateFunction::Sum));
+            }
+        }
+        other => return Err(Error::bug(format!("a sum was planned over {other}"))),
+    }
+    Ok(())
+}
+
+fn out_of_range(function: AggregateFunction) -> Error {
+    Error::new(ErrorKind::Invalid, "EVAL-0001", format!("cannot compute {}: result out of range", function.name()))
+        .sqlstate("22003")
+}
+
+fn rescale(value: i128, by: i8) -> Result<i128> {
+    let factor = 10i128.pow(by.max(0) as u32);
+    value.checked_mul(factor).ok_or_else(|| out_of_range(AggregateFunction::Sum))
+}
+
+/// `sum * 10^by / count`, rounded half away from zero as PostgreSQL's numeric division does.
+fn mean(sum: i128, count: i64, by: i8) -> Result<i128> {
+    let numerator = i256::from_i128(sum).wrapping_mul(i256::from_i128(10i128.pow(by.max(0) as u32)));
+    let divisor = i256::from_i128(count as i128);
+    let quotient = numerator.wrapping_div(divisor);
+    let rest = numerator.wrapping_rem(divisor);
+    let twice = rest.wrapping_mul(i256::from_i128(2)).wrapping_abs();
+    let away = if twice >= divisor.wrapping_abs() { if sum < 0 { -1 } else { 1 } } else { 0 };
+    quotient.wrapping_add(i256::from_i128(away)).to_i128().ok_or_else(|| out_of_range(AggregateFunction::Avg))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_round_half_away_from_zero() {
+        assert_eq!(mean(5, 2, 0).unwrap(), 3);
+        assert_eq!(mean(-5, 2, 0).unwrap(), -3);
+        assert_eq!(mean(1, 3, 4).unwrap(), 3333);
+        assert_eq!(mean(2, 3, 4).unwrap(), 6667);
+        assert!(mean(i128::MAX, 1, 16).is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! Grouped and global aggregation, and DISTINCT (aggregation without aggregates).
+//!
+//! A group lives while rows stand behind it. On its first touch in an epoch a group's old result is set
+//! aside; at the end of the epoch old and new results that differ leave as a deletion and an insertion.
+
+use super::Kernel;
+use super::accumulator::Accumulator;
+use crate::plan::{Aggregate, Node};
+use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
+use arrow::compute::kernels::cmp::not_distinct;
+use arrow::compute::{and, concat_batches, filter_record_batch, take};
+use arrow::datatypes::{Schema, SchemaRef};
+use cenote_statestore::{Changes, Epoch, Error, KeyIndex, Result, RowStore, TableSchema, hash_rows};
+use std::sync::Arc;
+
+/// State and logic of one aggregation on one worker.
+pub struct AggregateKernel {
+    key_columns: Vec<usize>,
+    schema: SchemaRef,
+    tables: Vec<TableSchema>,
+    keys: RowStore,
+    index: KeyIndex,
+    group_rows: Vec<i64>,
+    accumulators: Vec<Accumulator>,
+    /// A global aggregate's single row is this worker's to give.
+    gives_empty_row: bool,
+    dirty: Dirty,
+}
+
+/// Groups touched in the current epoch.
+#[derive(Default)]
+struct Dirty {
+    groups: Vec<u32>,
+    /// Whether each had a result before the epoch.
+    had_result: Vec<bool>,
+    before: Vec<RecordBatch>,
+    marked: Vec<bool>,
+}
+
+impl AggregateKernel {
+    /// An empty aggregation.
+    ///
+    /// # Arguments
+    /// - `gives_empty_row`: whether this worker owns the group of a global aggregate, which has a result even over
+    ///   no rows.
+    pub fn new(node: &Aggregate, gives_empty_row: bool) -> AggregateKernel {
+        let key_fields: Vec<_> = node.schema.fields().iter().take(node.keys.len()).cloned().collect();
+        let accumulators = node.calls.iter().map(|call| {
+            Accumulator::new(call, call.argument.map(|column| node.input_schema.field(column).data_type().clone()))
+        });
+        let mut kernel = AggregateKernel {
+            key_columns: node.keys.clone(),
+            schema: node.schema.clone(),
+            tables: Node::Aggregate(node.clone()).state_tables(),
+            keys: RowStore::new(Arc::new(Schema::new(key_fields))),
+            index: KeyIndex::default(),
+            group_rows: Vec::new(),
+            accumulators: accumulators.collect(),
+            gives_empty_row: gives_empty_row && node.keys.is_empty(),
+            dirty: Dirty::default(),
+        };
+        if kernel.gives_empty_row {
+            let group = kernel.add_group(hash_rows(&[], 1)[0]);
+            kernel.dirty.marked.resize(1, false);
+            kernel.dirty.mark(group, false);
+        }
+        kernel
+    }
+
+    fn add_group(&mut self, hash: u64) -> u32 {
+        let group = self.keys.allocate();
+        self.index.insert(hash, group);
+        if self.group_rows.len() <= group as usize {
+            let slots = (group as usize + 1).next_power_of_two().max(64);
+            self.group_rows.resize(slots, 0);
+            self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(slots));
+        }
+        group
+    }
+
+    /// The group of each row; new ones are added.
+    fn groups_of(&mut self, changes: &Changes) -> Vec<u32> {
+        let columns: Vec<ArrayRef> = self.key_columns.iter().map(|key| changes.rows().column(*key).clone()).collect();
+        let hashes = hash_rows(&columns, changes.len());
+        let view = RowStore::view(0..columns.len(), &columns);
+        let mut groups = Vec::with_capacity(changes.len());
+        for (row, hash) in hashes.iter().enumerate() {
+            let keys = &self.keys;
+            let group = match self.index.find(*hash, |slot| keys.equals(slot, &view, row)) {
+                Some(group) => group,
+                None => {
+                    let group = self.add_group(*hash);
+                    self.keys.write_one(group, &view, row);
+                    group
+                }
+            };
+            groups.push(group);
+        }
+        groups
+    }
+
+    fn has_result(&self, group: u32) -> bool {
+        self.gives_empty_row || self.group_rows[group as usize] > 0
+    }
+
+    /// Sets aside the results of groups that this epoch has not touched before.
+    fn set_aside(&mut self, groups: &[u32]) -> Result<()> {
+        self.dirty.marked.resize(self.group_rows.len(), false);
+        let mut fresh = Vec::new();
+        for group in groups {
+            if !self.dirty.marked[*group as usize] {
+                let has_result = self.has_result(*group);
+                self.dirty.mark(*group, has_result);
+                if has_result {
+                    fresh.push(*group);
+                }
+            }
+        }
+        if !fresh.is_empty() {
+            let before = self.results(&fresh)?;
+            self.dirty.before.push(before);
+        }
+        Ok(())
+    }
+
+    fn results(&self, groups: &[u32]) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let mut columns = self.keys.gather(&all, groups);
+        for accumulator in &self.accumulators {
+            columns.push(accumulator.result(groups)?);
+        }
+        Changes::batch(self.schema.clone(), columns, groups.len())
+    }
+
+    fn count_rows(&mut self, groups: &[u32], changes: &Changes) -> Result<()> {
+        for (row, group) in groups.iter().enumerate() {
+            self.group_rows[*group as usize] += changes.weights().get(row);
+        }
+        if !changes.weights().is_insertion() && groups.iter().any(|group| self.group_rows[*group as usize] < 0) {
+            return Err(Error::bug("an aggregate was told to forget a row that it does not hold"));
+        }
+        Ok(())
+    }
+
+    fn forget_empty_groups(&mut self, dirty: &[u32]) {
+        for group in dirty {
+            if !self.has_result(*group) {
+                self.index.remove(*group);
+                self.keys.release(*group);
+            }
+        }
+    }
+
+    fn live_groups(&self) -> Vec<u32> {
+        let mut groups: Vec<u32> = self.index.iter().collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    fn groups_of_keys(&self, keys: &[ArrayRef]) -> Vec<u32> {
+        let count = keys.first().map_or(0, |key| key.len());
+        let view = RowStore::view(0..keys.len(), keys);
+        let hashes = hash_rows(keys, count);
+        (0..count)
+            .filter_map(|row| self.index.find(hashes[row], |slot| self.keys.equals(slot, &view, row)))
+            .collect()
+    }
+
+    fn read_groups(&self, groups: &[u32]) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let mut columns = self.keys.gather(&all, groups);
+        columns.push(Arc::new(groups.iter().map(|group| self.group_rows[*group as usize]).collect::<Int64Array>()));
+        for accumulator in &self.accumulators {
+            columns.extend(accumulator.state_columns(groups)?);
+        }
+        Changes::batch(self.tables[0].columns.clone(), columns, groups.len())
+    }
+
+    fn read_values(&self, table: usize, group: Option<u32>) -> Result<RecordBatch> {
+        let accumulator = self.value_keeper(table);
+        let (groups, values, counts) = accumulator.kept_values(group)?;
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let mut columns = self.keys.gather(&all, &groups);
+        columns.push(values);
+        columns.push(Arc::new(Int64Array::from(counts)));
+        Changes::batch(self.tables[table].columns.clone(), columns, groups.len())
+    }
+
+    fn value_keeper(&self, table: usize) -> &Accumulator {
+        self.accumulators.iter().filter(|accumulator| accumulator.keeps_values()).nth(table - 1).expect("a declared table")
+    }
+}
+
+impl Dirty {
+    fn mark(&mut self, group: u32, had_result: bool) {
+        self.marked[group as usize] = true;
+        self.groups.push(group);
+        self.had_result.push(had_result);
+    }
+
+    fn clear(&mut self) {
+        self.groups.iter().for_each(|group| self.marked[*group as usize] = false);
+        self.groups.clear();
+        self.had_result.clear();
+        self.before.clear();
+    }
+}
+
+impl Kernel for AggregateKernel {
+    fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
+        let groups = self.groups_of(changes);
+        self.set_aside(&groups)?;
+        self.count_rows(&groups, changes)?;
+        for accumulator in &mut self.accumulators {
+            accumulator.update(&groups, changes.weights(), changes.rows().columns())?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
+        if self.dirty.groups.is_empty() {
+            return Ok(());
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        let has_result: Vec<bool> = dirty.groups.iter().map(|group| self.has_result(*group)).collect();
+        let after_groups: Vec<u32> =
+            dirty.groups.iter().zip(&has_result).filter(|(_, has)| **has).map(|(group, _)| *group).collect();
+        let before = concat_batches(&self.schema, &dirty.before)?;
+        let after = self.results(&after_groups)?;
+        let (before, after) = changed(before, after, &dirty.had_result, &has_result, self.key_columns.len())?;
+        output.extend([Changes::deletions(before), Changes::insertions(after)].into_iter().filter(|c| !c.is_empty()));
+        self.forget_empty_groups(&dirty.groups);
+        self.dirty = dirty;
+        self.dirty.clear();
+        Ok(())
+    }
+
+    fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>> {
+        match (table, keys) {
+            (0, None) => Ok(vec![self.read_groups(&self.live_groups())?]),
+            (0, Some(keys)) => Ok(vec![self.read_groups(&self.groups_of_keys(keys))?]),
+            (table, None) => Ok(vec![self.read_values(table, None)?]),
+            (table, Some(keys)) => {
+                self.groups_of_keys(keys).into_iter().map(|group| self.read_values(table, Some(group))).collect()
+            }
+        }
+    }
+
+    fn size(&self, table: usize) -> (u64, u64) {
+        if table > 0 {
+            return self.value_keeper(table).kept_size();
+        }
+        let accumulators: usize = self.accumulators.iter().map(Accumulator::memory_bytes).sum();
+        let bytes = self.keys.memory_bytes() + self.index.memory_bytes() + self.group_rows.capacity() * 8 + accumulators;
+        (self.index.len() as u64, bytes as u64)
+    }
+}
+
+/// Drops results that are the same before and after.
+///
+/// # Arguments
+/// - `had`, `has`: per touched group, whether it has a row in `before` and in `after`; rows stand in that order.
+fn changed(
+    before: RecordBatch,
+    after: RecordBatch,
+    had: &[bool],
+    has: &[bool],
+    keys: usize,
+) -> Result<(RecordBatch, RecordBatch)> {
+    let (mut b, mut a) = (0u32, 0u32);
+    let (mut both_before, mut both_after) = (Vec::new(), Vec::new());
+    for (had, has) in had.iter().zip(has) {
+        if *had && *has {
+            both_before.push(b);
+            both_after.push(a);
+        }
+        b += *had as u32;
+        a += *has as u32;
+    }
+    if both_before.is_empty() {
+        return Ok((before, after));
+    }
+    let (old_rows, new_rows) = (UInt32Array::from(both_before.clone()), UInt32Array::from(both_after.clone()));
+    let mut same = BooleanArray::from(vec![true; both_before.len()]);
+    for column in keys..before.num_columns() {
+        let old = take(before.column(column), &old_rows, None)?;
+        let new = take(after.column(column), &new_rows, None)?;
+        same = and(&same, &not_distinct(&old, &new)?)?;
+    }
+    if same.true_count() == 0 {
+        return Ok((before, after));
+    }
+    let keep = |rows: usize, both: &[u32]| -> BooleanArray {
+        let mut keep = vec![true; rows];
+        both.iter().zip(same.iter()).for_each(|(row, same)| keep[*row as usize] = same != Some(true));
+        BooleanArray::from(keep)
+    };
+    Ok((
+        filter_record_batch(&before, &keep(before.num_rows(), &both_before))?,
+        filter_record_batch(&after, &keep(after.num_rows(), &both_after))?,
+    ))
+}

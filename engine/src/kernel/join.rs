@@ -1,0 +1,251 @@
+//! Joins of every kind on equality keys with an optional further condition.
+//!
+//! # Rules kept here
+//! Each push is one exact step of the product rule: changes of one side meet the whole state of the other, then
+//! join their own side's state. With each row of a side that can come out unmatched lies the number of rows that
+//! match it; when that number leaves or reaches zero the padded (or bare) row is taken back or given.
+//!
+//! Rows whose key is NULL match nothing (unless NULL equals NULL is asked for): they pass through without state.
+//!
+//! # Source
+//! The product rule of incremental view maintenance: Gupta, Mumick, Subrahmanian, "Maintaining Views
+//! Incrementally", SIGMOD 1993.
+
+mod side;
+
+use super::Kernel;
+use crate::plan::{Join, JoinKind, Node, Predicate};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
+use arrow::compute::take;
+use arrow::datatypes::{Schema, SchemaRef};
+use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, Weights, hash_rows};
+use side::Side;
+use std::sync::Arc;
+
+/// Pairs gathered at once.
+const PAIRS_MAX: usize = 64 * 1024;
+
+const LEFT: usize = 0;
+
+/// State and logic of one join on one worker.
+pub struct JoinKernel {
+    kind: JoinKind,
+    null_equals_null: bool,
+    residual: Option<Arc<dyn Predicate>>,
+    schema: SchemaRef,
+    pair_schema: SchemaRef,
+    sides: [Side; 2],
+    tables: Vec<TableSchema>,
+    mixed_signs: bool,
+    pending: Vec<Changes>,
+}
+
+/// Pairs of rows of a push with slots of the other side's state.
+#[derive(Default)]
+struct Pairs {
+    rows: Vec<u32>,
+    slots: Vec<u32>,
+}
+
+impl JoinKernel {
+    /// An empty join.
+    pub fn new(node: &Join) -> JoinKernel {
+        let pair_fields: Vec<_> =
+            node.left_schema.fields().iter().chain(node.right_schema.fields()).map(|f| nullable(f)).collect();
+        let counts_left = node.kind.pads_left() || !node.kind.gives_pairs();
+        JoinKernel {
+            kind: node.kind,
+            null_equals_null: node.null_equals_null,
+            residual: node.residual.clone(),
+            schema: node.schema.clone(),
+            pair_schema: Arc::new(Schema::new(pair_fields)),
+            sides: [
+                Side::new(&node.left_schema, &node.left_keys, counts_left),
+                Side::new(&node.right_schema, &node.right_keys, node.kind.pads_right()),
+            ],
+            tables: Node::Join(node.clone()).state_tables(),
+            mixed_signs: false,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Meets a push with the other side's state: gives pairs, counts matches on both sides.
+    ///
+    /// # Returns
+    /// For each row of the push, how many rows match it.
+    fn meet(&mut self, input: usize, changes: &Changes, keys: &[ArrayRef], hashes: &[u64]) -> Result<Vec<i64>> {
+        let mut matches = vec![0i64; changes.len()];
+        let mut pairs = Pairs::default();
+        let mut touched = Vec::new();
+        let own_keys = RowStore::view(self.sides[1 - input].key_columns().iter().copied(), keys);
+        for (row, hash) in hashes.iter().enumerate() {
+            if !self.null_equals_null && own_keys.any_null(row) {
+                continue;
+            }
+            let other = &self.sides[1 - input];
+            for slot in other.slots_of_key(*hash, &own_keys, row) {
+                pairs.rows.push(row as u32);
+                pairs.slots.push(slot);
+            }
+            if pairs.rows.len() >= PAIRS_MAX {
+                self.take_pairs(input, changes, std::mem::take(&mut pairs), &mut matches, &mut touched)?;
+            }
+        }
+        self.take_pairs(input, changes, pairs, &mut matches, &mut touched)?;
+        self.give_transitions(1 - input, touched)?;
+        Ok(matches)
+    }
+
+    fn take_pairs(
+        &mut self,
+        input: usize,
+        changes: &Changes,
+        pairs: Pairs,
+        matches: &mut [i64],
+        touched: &mut Vec<(u32, i64)>,
+    ) -> Result<()> {
+        if pairs.rows.is_empty() {
+            return Ok(());
+        }
+        let (pairs, rows) = self.matching(input, changes, pairs)?;
+        let other = &self.sides[1 - input];
+        let mut weights = Vec::with_capacity(pairs.rows.len());
+        for (row, slot) in pairs.rows.iter().zip(&pairs.slots) {
+            let (own, others) = (changes.weights().get(*row as usize), other.weight(*slot));
+            matches[*row as usize] += others;
+            weights.push(own * others);
+            if other.counts_matches() {
+                touched.push((*slot, own));
+            }
+        }
+        if self.kind.gives_pairs() && !pairs.rows.is_empty() {
+            let rows = match rows {
+                Some(rows) => rows,
+                None => self.pair_rows(input, changes, &pairs)?,
+            };
+            self.give(rows.columns().to_vec(), weights)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the pairs that satisfy the residual condition; gives their rows if they were gathered for it.
+    fn matching(&self, input: usize, changes: &Changes, pairs: Pairs) -> Result<(Pairs, Option<RecordBatch>)> {
+        let Some(residual) = &self.residual else {
+            return Ok((pairs, None));
+        };
+        let rows = self.pair_rows(input, changes, &pairs)?;
+        let mask = residual.evaluate(&rows)?;
+        let mask = BooleanArray::new(
+            mask.nulls().map_or(mask.values().clone(), |nulls| mask.values() & nulls.inner()),
+            None,
+        );
+        if mask.true_count() == mask.len() {
+            return Ok((pairs, Some(rows)));
+        }
+        let keep = |values: &[u32]| -> Vec<u32> {
+            values.iter().enumerate().filter(|(i, _)| mask.value(*i)).map(|(_, value)| *value).collect()
+        };
+        let kept = Pairs { rows: keep(&pairs.rows), slots: keep(&pairs.slots) };
+        Ok((kept, Some(arrow::compute::filter_record_batch(&rows, &mask)?)))
+    }
+
+    /// Left columns then right columns of pairs.
+    fn pair_rows(&self, input: usize, changes: &Changes, pairs: &Pairs) -> Result<RecordBatch> {
+        let indices = UInt32Array::from(pairs.rows.clone());
+        let own =
+            changes.rows().columns().iter().map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
+        let other = self.sides[1 - input].gather(&pairs.slots);
+        let columns = if input == LEFT { [own, other].concat() } else { [other, own].concat() };
+        Changes::batch(self.pair_schema.clone(), columns, pairs.rows.len())
+    }
+
+    /// Adds to the match counts of one side and gives or takes back its unmatched (or matched) rows.
+    fn give_transitions(&mut self, side: usize, touched: Vec<(u32, i64)>) -> Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let (mut slots, mut weights) = (Vec::new(), Vec::new());
+        for (slot, was_matched, is_matched) in self.sides[side].add_matches(touched) {
+            let sign = is_matched as i64 - was_matched as i64;
+            let sign = if self.kind == JoinKind::Semi { sign } else { -sign };
+            slots.push(slot);
+            weights.push(sign * self.sides[side].weight(slot));
+        }
+        let rows = self.sides[side].gather(&slots);
+        self.give_alone(side, rows, weights)
+    }
+
+    /// Gives rows of one side by themselves: padded, or bare for semi and anti joins.
+    fn give_alone(&mut self, side: usize, columns: Vec<ArrayRef>, weights: Vec<i64>) -> Result<()> {
+        if weights.is_empty() {
+            return Ok(());
+        }
+        if !self.kind.gives_pairs() {
+            return self.give(columns, weights);
+        }
+        let other = self.sides[1 - side].schema();
+        let nulls: Vec<ArrayRef> =
+            other.fields().iter().map(|field| new_null_array(field.data_type(), weights.len())).collect();
+        self.give(if side == LEFT { [columns, nulls].concat() } else { [nulls, columns].concat() }, weights)
+    }
+
+    fn give(&mut self, columns: Vec<ArrayRef>, weights: Vec<i64>) -> Result<()> {
+        let rows = Changes::batch(self.schema.clone(), columns, weights.len())?;
+        let weights = if weights.iter().all(|weight| *weight == 1) { Weights::All(1) } else { Weights::Each(weights) };
+        self.mixed_signs |= !weights.is_insertion();
+        self.pending.push(Changes::new(rows, weights));
+        Ok(())
+    }
+
+    /// Gives the rows of a push that come out by themselves.
+    fn give_own(&mut self, input: usize, changes: &Changes, matches: &[i64]) -> Result<()> {
+        if !self.sides[input].counts_matches() {
+            return Ok(());
+        }
+        let wanted_matched = self.kind == JoinKind::Semi;
+        let rows: Vec<u32> =
+            (0..changes.len() as u32).filter(|row| (matches[*row as usize] != 0) == wanted_matched).collect();
+        let indices = UInt32Array::from(rows.clone());
+        let columns =
+            changes.rows().columns().iter().map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
+        let weights = rows.iter().map(|row| changes.weights().get(*row as usize)).collect();
+        self.give_alone(input, columns, weights)
+    }
+}
+
+fn nullable(field: &arrow::datatypes::Field) -> arrow::datatypes::Field {
+    field.clone().with_nullable(true)
+}
+
+impl Kernel for JoinKernel {
+    fn push(&mut self, input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
+        let keys: Vec<ArrayRef> =
+            self.sides[input].key_columns().iter().map(|column| changes.rows().column(*column).clone()).collect();
+        let hashes = hash_rows(&keys, changes.len());
+        let matches = self.meet(input, changes, &keys, &hashes)?;
+        self.give_own(input, changes, &matches)?;
+        let own_keys = RowStore::view(0..keys.len(), &keys);
+        let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
+        let stateful: Vec<bool> = (0..changes.len()).map(keyed).collect();
+        self.sides[input].apply(changes, &hashes, &matches, &stateful)
+    }
+
+    fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        if std::mem::take(&mut self.mixed_signs) {
+            let all = Changes::concat(&self.schema, &pending)?.consolidate()?;
+            output.extend((!all.is_empty()).then_some(all));
+        } else {
+            output.extend(pending);
+        }
+        Ok(())
+    }
+
+    fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>> {
+        Ok(vec![self.sides[table].read(&self.tables[table].columns, keys)?])
+    }
+
+    fn size(&self, table: usize) -> (u64, u64) {
+        self.sides[table].size()
+    }
+}

@@ -1,0 +1,371 @@
+//! The dataflow IR: the contract between the planner (`query`) and the engine.
+//!
+//! A [`ViewPlan`] is a graph of [`Node`]s in topological order. Scalar work is opaque to the engine: the
+//! planner hands in [`RowProgram`]s and [`Predicate`]s that work on whole batches. Stateful nodes carry a
+//! stable name, made by the planner from the view's name and the node's structure, never from a position.
+//!
+//! # Not here
+//! How nodes run ([`crate::kernel`], `dataflow`); how SQL becomes nodes (`query::lower`).
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cenote_statestore::{Changes, Result, TableSchema};
+use std::fmt;
+use std::sync::Arc;
+
+/// Identifies a collection: a table, a source or a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct CollectionId(pub u64);
+
+impl fmt::Display for CollectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+/// Position of a node in its plan.
+pub type NodeId = usize;
+
+/// Stateless work on batches: any number of filters and projections fused into one pass.
+pub trait RowProgram: Send + Sync + fmt::Debug {
+    /// Columns of the result.
+    fn schema(&self) -> SchemaRef;
+
+    /// Turns changes into changes; weights follow their rows.
+    ///
+    /// # Errors
+    /// An expression failed on a row (division by zero, overflow, a cast).
+    fn run(&self, changes: Changes) -> Result<Changes>;
+
+    /// One line for EXPLAIN.
+    fn describe(&self) -> String;
+}
+
+/// A condition on whole batches.
+pub trait Predicate: Send + Sync + fmt::Debug {
+    /// One value per row; NULL counts as false.
+    fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray>;
+
+    /// One line for EXPLAIN.
+    fn describe(&self) -> String;
+}
+
+/// A view as a graph of nodes.
+#[derive(Clone, Debug)]
+pub struct ViewPlan {
+    /// Nodes; a node's inputs stand before it. A node may be the input of several.
+    pub nodes: Vec<Node>,
+    /// The node whose output is the view.
+    pub root: NodeId,
+    /// Columns, key and name of the view's table.
+    pub table: TableSchema,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// All columns of a collection.
+    Input {
+        /// Which one.
+        collection: CollectionId,
+        /// Its columns.
+        schema: SchemaRef,
+    },
+    /// Rows that are there from the start and never change.
+    Constant {
+        /// The rows.
+        rows: Changes,
+    },
+    /// Filters and projections.
+    Map {
+        /// The node it reads.
+        input: NodeId,
+        /// What it does.
+        program: Arc<dyn RowProgram>,
+    },
+    /// Grouped or global aggregation; with no calls, DISTINCT.
+    Aggregate(Aggregate),
+    /// A join of two inputs.
+    Join(Join),
+    /// The first rows of each partition in an order.
+    TopN(TopN),
+    /// All rows of all inputs.
+    Union {
+        /// The nodes it reads; their schemas agree in types.
+        inputs: Vec<NodeId>,
+        /// Columns of the result.
+        schema: SchemaRef,
+    },
+}
+
+/// Grouped aggregation.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Stable name of its state table.
+    pub name: String,
+    /// The node it reads.
+    pub input: NodeId,
+    /// Columns of the input that make the group.
+    pub keys: Vec<usize>,
+    /// Aggregates, in the order of the result columns after the keys.
+    pub calls: Vec<AggregateCall>,
+    /// Columns of the result: keys, then one per call.
+    pub schema: SchemaRef,
+    /// Columns of the input.
+    pub input_schema: SchemaRef,
+}
+
+/// One aggregate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateCall {
+    /// What is computed.
+    pub function: AggregateFunction,
+    /// Input column it is computed of; `None` only for `COUNT(*)`.
+    pub argument: Option<usize>,
+    /// Boolean input column: only rows where it is true count.
+    pub filter: Option<usize>,
+    /// Each different value counts once.
+    pub distinct: bool,
+    /// Type of the result.
+    pub output: DataType,
+}
+
+/// What an aggregate computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateFunction {
+    /// Rows, or values that are not NULL.
+    Count,
+    /// Sum of the values that are not NULL; NULL if there are none.
+    Sum,
+    /// Mean of the values that are not NULL; NULL if there are none.
+    Avg,
+    /// Least value; NULL if there are none.
+    Min,
+    /// Greatest value; NULL if there are none.
+    Max,
+}
+
+impl AggregateFunction {
+    /// Its SQL name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            AggregateFunction::Count => "count",
+            AggregateFunction::Sum => "sum",
+            AggregateFunction::Avg => "avg",
+            AggregateFunction::Min => "min",
+            AggregateFunction::Max => "max",
+        }
+    }
+}
+
+/// Which rows of a join come out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs that match.
+    Inner,
+    /// Pairs, and left rows without a match, padded with NULLs.
+    Left,
+    /// Pairs, and right rows without a match, padded with NULLs.
+    Right,
+    /// Pairs, and rows of both sides without a match, padded with NULLs.
+    Full,
+    /// Left rows with a match, once.
+    Semi,
+    /// Left rows without a match.
+    Anti,
+}
+
+impl JoinKind {
+    /// Whether left rows without a match come out padded.
+    pub fn pads_left(self) -> bool {
+        matches!(self, JoinKind::Left | JoinKind::Full)
+    }
+
+    /// Whether right rows without a match come out padded.
+    pub fn pads_right(self) -> bool {
+        matches!(self, JoinKind::Right | JoinKind::Full)
+    }
+
+    /// Whether pairs come out.
+    pub fn gives_pairs(self) -> bool {
+        !matches!(self, JoinKind::Semi | JoinKind::Anti)
+    }
+}
+
+/// A join.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// Stable name; its state tables are `<name>_left` and `<name>_right`.
+    pub name: String,
+    /// Left input.
+    pub left: NodeId,
+    /// Right input.
+    pub right: NodeId,
+    /// Equality columns of the left input; may be empty (cross join).
+    pub left_keys: Vec<usize>,
+    /// Equality columns of the right input, as many and of the same types.
+    pub right_keys: Vec<usize>,
+    /// Whether a NULL key equals a NULL key (`IS NOT DISTINCT FROM`).
+    pub null_equals_null: bool,
+    /// Which rows come out.
+    pub kind: JoinKind,
+    /// Further condition on pairs, over the left columns followed by the right columns.
+    pub residual: Option<Arc<dyn Predicate>>,
+    /// Columns of the left input.
+    pub left_schema: SchemaRef,
+    /// Columns of the right input.
+    pub right_schema: SchemaRef,
+    /// Columns of the result: left then right; only left for semi and anti joins.
+    pub schema: SchemaRef,
+}
+
+/// The first rows of each partition.
+#[derive(Clone, Debug)]
+pub struct TopN {
+    /// Stable name of its state table.
+    pub name: String,
+    /// The node it reads.
+    pub input: NodeId,
+    /// Partition columns; empty: the whole input is one partition.
+    pub partition: Vec<usize>,
+    /// Order inside a partition; ties are broken by the whole row, so the answer is one.
+    pub order: Vec<(usize, SortOptions)>,
+    /// Rows to leave out at the start.
+    pub offset: u64,
+    /// Rows to keep after those; `None`: all.
+    pub limit: Option<u64>,
+    /// Add a column with the 1-based position in the partition (`ROW_NUMBER()`).
+    pub row_number: bool,
+    /// Columns of the input.
+    pub input_schema: SchemaRef,
+    /// Columns of the result: the input's, then the row number if asked for.
+    pub schema: SchemaRef,
+}
+
+impl Node {
+    /// Columns of the node's output.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Node::Input { schema, .. } | Node::Union { schema, .. } => schema.clone(),
+            Node::Constant { rows } => rows.schema(),
+            Node::Map { program, .. } => program.schema(),
+            Node::Aggregate(node) => node.schema.clone(),
+            Node::Join(node) => node.schema.clone(),
+            Node::TopN(node) => node.schema.clone(),
+        }
+    }
+
+    /// The nodes it reads.
+    pub fn inputs(&self) -> Vec<NodeId> {
+        match self {
+            Node::Input { .. } | Node::Constant { .. } => Vec::new(),
+            Node::Map { input, .. } => vec![*input],
+            Node::Aggregate(node) => vec![node.input],
+            Node::TopN(node) => vec![node.input],
+            Node::Join(node) => vec![node.left, node.right],
+            Node::Union { inputs, .. } => inputs.clone(),
+        }
+    }
+
+    /// What it is called in EXPLAIN and in the catalog.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Node::Input { .. } => "input",
+            Node::Constant { .. } => "constant",
+            Node::Map { .. } => "map",
+            Node::Aggregate(node) if node.calls.is_empty() => "distinct",
+            Node::Aggregate(_) => "aggregate",
+            Node::Join(_) => "join",
+            Node::TopN(_) => "top_n",
+            Node::Union { .. } => "union",
+        }
+    }
+
+    /// The node's state tables: names and typed columns, in the order in which the running operator numbers them.
+    pub fn state_tables(&self) -> Vec<TableSchema> {
+        match self {
+            Node::Aggregate(node) => aggregate_tables(node),
+            Node::Join(node) => vec![
+                row_table(format!("{}_left", node.name), &node.left_schema, &node.left_keys),
+                row_table(format!("{}_right", node.name), &node.right_schema, &node.right_keys),
+            ],
+            Node::TopN(node) => vec![row_table(node.name.clone(), &node.input_schema, &node.partition)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// State of whole rows: the row's columns and its multiplicity.
+fn row_table(name: String, schema: &SchemaRef, key: &[usize]) -> TableSchema {
+    let mut fields = unique_fields(schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)));
+    fields.push(Field::new("multiplicity", DataType::Int64, false));
+    TableSchema { name, columns: Arc::new(Schema::new(fields)), key: key.to_vec(), unique: false }
+}
+
+fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
+    let keys: Vec<Field> = node.schema.fields().iter().take(node.keys.len()).map(|f| f.as_ref().clone()).collect();
+    let mut fields = keys.clone();
+    fields.push(Field::new("group_rows", DataType::Int64, false));
+    for (call, output) in node.calls.iter().zip(node.schema.fields().iter().skip(node.keys.len())) {
+        fields.extend(call.accumulator_fields(output.name(), &node.input_schema));
+    }
+    let key: Vec<usize> = (0..node.keys.len()).collect();
+    let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
+    let mut tables = vec![TableSchema { name: node.name.clone(), columns, key: key.clone(), unique: true }];
+    for (call, output) in node.calls.iter().zip(node.schema.fields().iter().skip(node.keys.len())) {
+        if call.keeps_values() {
+            let mut fields = keys.clone();
+            let argument = node.input_schema.field(call.argument.expect("an aggregate of values has an argument"));
+            fields.push(Field::new("value", argument.data_type().clone(), true));
+            fields.push(Field::new("multiplicity", DataType::Int64, false));
+            let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
+            let name = format!("{}_values_of_{}", node.name, output.name());
+            tables.push(TableSchema { name, columns, key: key.clone(), unique: false });
+        }
+    }
+    tables
+}
+
+/// Makes names unique by numbering repeats, so that a state table can be queried.
+fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    fields
+        .map(|field| {
+            let count = seen.entry(field.name().clone()).and_modify(|count| *count += 1).or_insert(1);
+            let name = if *count == 1 { field.name().clone() } else { format!("{}_{count}", field.name()) };
+            field.with_name(name)
+        })
+        .collect()
+}
+
+impl AggregateCall {
+    /// Whether it keeps each value with its multiplicity: to follow deletions of extremes, or to count values once.
+    pub fn keeps_values(&self) -> bool {
+        self.distinct || matches!(self.function, AggregateFunction::Min | AggregateFunction::Max)
+    }
+
+    /// Columns of its accumulator in the group's state table.
+    fn accumulator_fields(&self, name: &str, input: &SchemaRef) -> Vec<Field> {
+        let argument = self.argument.map(|argument| input.field(argument).data_type().clone());
+        match (self.function, argument) {
+            (AggregateFunction::Count, _) => vec![Field::new(name, DataType::Int64, false)],
+            (AggregateFunction::Min | AggregateFunction::Max, _) => vec![Field::new(name, self.output.clone(), true)],
+            (AggregateFunction::Sum | AggregateFunction::Avg, Some(DataType::Float32 | DataType::Float64)) => vec![
+                Field::new(format!("{name}_sum"), DataType::Float64, false),
+                Field::new(format!("{name}_exact"), DataType::Binary, false),
+                Field::new(format!("{name}_count"), DataType::Int64, false),
+            ],
+            (AggregateFunction::Sum | AggregateFunction::Avg, argument) => {
+                let scale = match argument {
+                    Some(DataType::Decimal128(_, scale)) => scale,
+                    _ => 0,
+                };
+                vec![
+                    Field::new(format!("{name}_sum"), DataType::Decimal128(38, scale), false),
+                    Field::new(format!("{name}_count"), DataType::Int64, false),
+                ]
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A worker thread: one timely worker, the views on it, and the loop that drives them.
+//!
+//! # Rules kept here
+//! 1. Every worker gets the same commands in the same order, so dataflows are created alike everywhere.
+//! 2. A view's inputs advance only when an epoch touches the view; an idle view costs nothing.
+//! 3. A view that reads a view gets its net changes of an epoch when every worker has published that epoch.
+//! 4. State is read between steps, when the view has finished the asked epoch and before it is given a later one.
+//!
+//! # Not here
+//! Numbering epochs (`committer`); operators (`dataflow`).
+
+mod view;
+
+use crate::packet::Packet;
+use crate::plan::{CollectionId, ViewPlan};
+use crate::progress::Progress;
+use crate::status::ViewStatus;
+use arrow::array::{ArrayRef, RecordBatch};
+use cenote_statestore::{Changes, Epoch, Error, Pin, Result, VersionedTable};
+use crossbeam_channel::{Receiver, Sender};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+use timely::WorkerConfig;
+use timely::communication::Allocator;
+use timely::communication::allocator::ProcessBuilder;
+use timely::worker::Worker as TimelyWorker;
+use tokio::sync::mpsc::UnboundedSender;
+use view::View;
+
+/// Commands taken before the dataflows get their turn.
+const COMMANDS_PER_TURN: usize = 256;
+
+/// What a worker is told.
+#[derive(Clone)]
+pub(crate) enum Command {
+    CreateView(Arc<CreateView>),
+    DropView(CollectionId),
+    /// Changes of a table or source; this worker's part.
+    Data { epoch: Epoch, collection: CollectionId, changes: Changes },
+    /// No more changes of this epoch follow; the collections that it touched.
+    Seal { epoch: Epoch, touched: Arc<[CollectionId]> },
+    Peek(Arc<Peek>),
+    Sizes { view: CollectionId, reply: UnboundedSender<OperatorSizes> },
+    Shutdown,
+}
+
+/// A view to create.
+pub(crate) struct CreateView {
+    pub(crate) id: CollectionId,
+    pub(crate) plan: ViewPlan,
+    /// The epoch of its first contents.
+    pub(crate) epoch: Epoch,
+    pub(crate) table: Arc<VersionedTable>,
+    pub(crate) status: Arc<ViewStatus>,
+    /// Contents of each input before `epoch`; sources have none.
+    pub(crate) snapshots: BTreeMap<CollectionId, InputSnapshot>,
+}
+
+/// The contents of an input as of the epoch before a view's first.
+#[derive(Clone)]
+pub(crate) struct InputSnapshot {
+    pub(crate) table: Arc<VersionedTable>,
+    pub(crate) pin: Pin,
+    /// Columns of the table that the input has.
+    pub(crate) projection: Vec<usize>,
+    /// Whether the input is a view, with one shard per worker, rather than a table held by the committer.
+    pub(crate) is_view: bool,
+}
+
+/// A read of an operator's state.
+pub(crate) struct Peek {
+    pub(crate) view: CollectionId,
+    pub(crate) node: usize,
+    pub(crate) table: usize,
+    pub(crate) keys: Option<Vec<ArrayRef>>,
+    pub(crate) epoch: Epoch,
+    pub(crate) reply: UnboundedSender<Result<Vec<RecordBatch>>>,
+}
+
+/// Rows and bytes of a view's state tables on one worker: node, table, rows, bytes.
+pub(crate) type OperatorSizes = Vec<(usize, usize, u64, u64)>;
+
+/// The sending side of a worker's commands.
+#[derive(Clone)]
+pub(crate) struct WorkerPort {
+    commands: Sender<Command>,
+    thread: Thread,
+}
+
+impl WorkerPort {
+    pub(crate) fn send(&self, command: Command) {
+        // A worker that is gone has ended the process or is being joined; nobody waits for an answer.
+        let _ = self.commands.send(command);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.thread.unpark();
+    }
+}
+
+/// Starts the workers of this process.
+///
+/// # Returns
+/// Their ports and join handles, in order.
+pub(crate) fn start(workers: usize, progress: Arc<Progress>) -> Result<(Vec<WorkerPort>, Vec<std::thread::JoinHandle<()>>)> {
+    let refill = timely::communication::allocator::zero_copy::bytes_slab::BytesRefill {
+        logic: Arc::new(|size| Box::new(vec![0u8; size])),
+        limit: None,
+    };
+    let mut started = (Vec::new(), Vec::new());
+    for (index, builder) in ProcessBuilder::new_typed_vector(workers, refill, None).into_iter().enumerate() {
+        let (commands, receiver) = crossbeam_channel::unbounded();
+        let progress = progress.clone();
+        let handle = std::thread::Builder::new()
+            .name(format!("cenote-worker-{index}"))
+            .spawn(move || Worker::new(builder, receiver, progress, index).run())
+            .map_err(Error::from)?;
+        started.0.push(WorkerPort { commands, thread: handle.thread().clone() });
+        started.1.push(handle);
+    }
+    Ok(started)
+}
+
+struct Worker {
+    timely: TimelyWorker,
+    commands: Receiver<Command>,
+    progress: Arc<Progress>,
+    index: usize,
+    /// Ascending by id: a view comes after the views it reads.
+    views: BTreeMap<CollectionId, View>,
+    sealed: Epoch,
+    shutdown: bool,
+}
+
+impl Worker {
+    fn new(builder: ProcessBuilder, commands: Receiver<Command>, progress: Arc<Progress>, index: usize) -> Worker {
+        let allocator = Allocator::Process(builder.build());
+        let timely = TimelyWorker::new(WorkerConfig::default(), allocator, Some(Instant::now()));
+        let sealed = progress.visible();
+        Worker { timely, commands, progress, index, views: BTreeMap::new(), sealed, shutdown: false }
+    }
+
+    fn run(mut self) {
+        loop {
+            let mut busy = self.take_commands();
+            if self.shutdown {
+                break;
+            }
+            busy |= self.drive();
+            busy |= self.settle();
+            self.timely.step_or_park(busy.then_some(Duration::ZERO));
+        }
+        let dataflows: Vec<usize> = self.views.values().map(View::dataflow).collect();
+        self.views.clear();
+        dataflows.into_iter().for_each(|dataflow| self.timely.drop_dataflow(dataflow));
+    }
+
+    /// Takes commands that have arrived.
+    ///
+    /// # Returns
+    /// Whether there may be more.
+    fn take_commands(&mut self) -> bool {
+        for _ in 0..COMMANDS_PER_TURN {
+            match self.commands.try_recv() {
+                Ok(command) => self.take(command),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::CreateView(request) => self.create(&request),
+            Command::DropView(id) => self.drop_view(id),
+            Command::Data { epoch, collection, changes } => {
+                self.views.values_mut().for_each(|view| view.offer(collection, epoch, &changes));
+            }
+            Command::Seal { epoch, touched } => self.seal(epoch, &touched),
+            Command::Peek(peek) => match self.views.get_mut(&peek.view) {
+                Some(view) => view.register(peek),
+                None => {
+                    let _ = peek.reply.send(Err(Error::bug("the state of a dropped view was asked for")));
+                }
+            },
+            Command::Sizes { view, reply } => {
+                let _ = reply.send(self.views.get(&view).map(View::sizes).unwrap_or_default());
+            }
+            Command::Shutdown => self.shutdown = true,
+        }
+    }
+
+    fn create(&mut self, request: &CreateView) {
+        let dataflow = self.timely.next_dataflow_index();
+        let (plan, table, status) = (&request.plan, request.table.clone(), request.status.clone());
+        let built = self
+            .timely
+            .dataflow::<u64, _, _>(|scope| crate::dataflow::build(scope, plan, table, status, request.epoch));
+        match built {
+            Ok(built) => {
+                let view = View::new(request, built, dataflow, self.index);
+                self.views.insert(request.id, view);
+            }
+            Err(error) => {
+                request.status.fail(error);
+                self.timely.drop_dataflow(dataflow);
+            }
+        }
+        self.sealed = self.sealed.max(request.epoch);
+    }
+
+    fn drop_view(&mut self, id: CollectionId) {
+        if let Some(view) = self.views.remove(&id) {
+            let dataflow = view.dataflow();
+            drop(view);
+            self.timely.drop_dataflow(dataflow);
+        }
+    }
+
+    /// Notes which views an epoch touches, directly or through other views.
+    fn seal(&mut self, epoch: Epoch, touched: &[CollectionId]) {
+        self.sealed = epoch;
+        let mut reached: Vec<CollectionId> = touched.to_vec();
+        for (id, view) in &mut self.views {
+            if reached.iter().any(|collection| view.reads(*collection)) {
+                view.touch(epoch);
+                reached.push(*id);
+            }
+        }
+    }
+
+    /// Feeds views what has arrived for them.
+    ///
+    /// # Returns
+    /// Whether a view still reads its inputs' contents.
+    fn drive(&mut self) -> bool {
+        let mut backfilling = false;
+        let ids: Vec<CollectionId> = self.views.iter().filter(|(_, view)| view.is_awake()).map(|(id, _)| *id).collect();
+        for id in ids {
+            let bounds = self.input_bounds(id);
+            let view = self.views.get_mut(&id).expect("listed above");
+            backfilling |= view.feed(&bounds);
+        }
+        backfilling
+    }
+
+    /// For each input of a view that is a view: the first epoch whose changes it still owes.
+    fn input_bounds(&self, id: CollectionId) -> BTreeMap<CollectionId, u64> {
+        let inputs = self.views[&id].inputs();
+        inputs
+            .filter_map(|input| self.views.get(&input).map(|view| (input, view.first_outstanding().unwrap_or(u64::MAX))))
+            .collect()
+    }
+
+    /// Hands finished epochs on to readers: views, waiting peeks, and the visible epoch.
+    ///
+    /// # Returns
+    /// Whether views were given something to do.
+    fn settle(&mut self) -> bool {
+        let ids: Vec<CollectionId> =
+            self.views.iter().filter(|(_, view)| view.has_outstanding()).map(|(id, _)| *id).collect();
+        let mut woken = false;
+        for id in ids {
+            let view = self.views.get_mut(&id).expect("listed above");
+            if let Some(published) = view.finish_epochs() {
+                for reader in self.views.values_mut().filter(|reader| reader.reads(id)) {
+                    woken = true;
+                    reader.wake();
+                    published.iter().for_each(|(epoch, changes)| reader.offer(id, Epoch(*epoch), changes));
+                }
+            }
+        }
+        for view in self.views.values_mut() {
+            woken |= view.answer_peeks();
+        }
+        if self.index == 0 {
+            self.publish_progress();
+        }
+        woken
+    }
+
+    fn publish_progress(&mut self) {
+        let (mut visible, mut finished) = (self.sealed.0, self.sealed.0);
+        for view in self.views.values().filter(|view| !view.status().is_failed()) {
+            let done = view.first_outstanding().map_or(u64::MAX, |epoch| epoch - 1);
+            finished = finished.min(done);
+            if view.status().is_live() {
+                visible = visible.min(done);
+            }
+        }
+        for view in self.views.values().filter(|view| !view.status().is_live() && view.has_caught_up()) {
+            if view.first_outstanding().is_none_or(|epoch| epoch > visible) {
+                view.status().set_live();
+            }
+        }
+        self.progress.publish(Epoch(visible), Epoch(finished));
+    }
+}
+
+fn send(handle: &mut crate::dataflow::InputHandle, epoch: u64, changes: Changes) {
+    if *handle.time() < epoch {
+        handle.advance_to(epoch);
+    }
+    handle.send_batch(&mut Packet::new(changes));
+}

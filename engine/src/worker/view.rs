@@ -1,0 +1,254 @@
+//! One view on one worker: its inputs' queues, the epochs it owes, and reads that wait for it.
+
+use super::{CreateView, OperatorSizes, Peek, send};
+use crate::dataflow::{BuiltView, InputHandle};
+use crate::plan::CollectionId;
+use crate::status::ViewStatus;
+use cenote_statestore::{Changes, Epoch, Result, Scan};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use timely::progress::frontier::AntichainRef;
+
+/// Rows of existing contents fed to a new view in one turn.
+const BACKFILL_ROWS_PER_TURN: usize = 64 * 1024;
+
+pub(super) struct View {
+    dataflow: usize,
+    start: u64,
+    built: BuiltView,
+    edges: Vec<Edge>,
+    /// Epochs that touch the view and are not finished, ascending.
+    outstanding: VecDeque<u64>,
+    peeks: VecDeque<Arc<Peek>>,
+    status: Arc<ViewStatus>,
+    /// State table counts per node.
+    tables: BTreeMap<usize, usize>,
+    awake: bool,
+    backfilled: bool,
+}
+
+struct Edge {
+    collection: Option<CollectionId>,
+    is_view: bool,
+    queue: VecDeque<(u64, Changes)>,
+    backfill: Option<Scan>,
+}
+
+impl View {
+    pub(super) fn new(request: &CreateView, built: BuiltView, dataflow: usize, worker: usize) -> View {
+        let mut edges = Vec::new();
+        for (collection, _) in &built.inputs {
+            let snapshot = collection.and_then(|collection| request.snapshots.get(&collection));
+            let backfill = snapshot.and_then(|snapshot| {
+                // A table of the committer has one shard, which worker 0 reads for all.
+                let shards = if snapshot.is_view { worker..worker + 1 } else { 0..snapshot.table.shards() };
+                (snapshot.is_view || worker == 0)
+                    .then(|| snapshot.table.scan(snapshot.pin.clone(), snapshot.projection.clone(), shards))
+            });
+            let is_view = snapshot.is_some_and(|snapshot| snapshot.is_view);
+            edges.push(Edge { collection: *collection, is_view, queue: VecDeque::new(), backfill });
+        }
+        if worker == 0 {
+            for (input, rows) in &built.constants {
+                edges[*input].queue.push_back((request.epoch.0, rows.clone()));
+            }
+        }
+        let tables = request.plan.nodes.iter().enumerate().map(|(id, node)| (id, node.state_tables().len()));
+        View {
+            dataflow,
+            start: request.epoch.0,
+            built,
+            edges,
+            outstanding: VecDeque::from([request.epoch.0]),
+            peeks: VecDeque::new(),
+            status: request.status.clone(),
+            tables: tables.filter(|(_, count)| *count > 0).collect(),
+            awake: true,
+            backfilled: false,
+        }
+    }
+
+    pub(super) fn dataflow(&self) -> usize {
+        self.dataflow
+    }
+
+    pub(super) fn status(&self) -> &ViewStatus {
+        &self.status
+    }
+
+    pub(super) fn reads(&self, collection: CollectionId) -> bool {
+        self.edges.iter().any(|edge| edge.collection == Some(collection))
+    }
+
+    pub(super) fn inputs(&self) -> impl Iterator<Item = CollectionId> {
+        self.edges.iter().filter(|edge| edge.is_view).filter_map(|edge| edge.collection)
+    }
+
+    /// Queues changes of an input.
+    pub(super) fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
+        for edge in self.edges.iter_mut().filter(|edge| edge.collection == Some(collection)) {
+            // Earlier epochs are in the snapshot that the view starts from.
+            if epoch.0 >= self.start && !changes.is_empty() && !self.status.is_failed() {
+                edge.queue.push_back((epoch.0, changes.clone()));
+                self.awake = true;
+            }
+        }
+    }
+
+    pub(super) fn touch(&mut self, epoch: Epoch) {
+        if epoch.0 > self.start {
+            self.outstanding.push_back(epoch.0);
+            self.awake = true;
+        }
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.awake = true;
+    }
+
+    pub(super) fn is_awake(&self) -> bool {
+        self.awake
+    }
+
+    pub(super) fn has_outstanding(&self) -> bool {
+        !self.outstanding.is_empty()
+    }
+
+    pub(super) fn first_outstanding(&self) -> Option<u64> {
+        self.outstanding.front().copied()
+    }
+
+    /// Whether the view has given its first contents.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.first_outstanding() != Some(self.start)
+    }
+
+    /// Sends what may be sent and advances the inputs.
+    ///
+    /// # Arguments
+    /// - `bounds`: per input that is a view, the first epoch it still owes.
+    ///
+    /// # Returns
+    /// Whether existing contents are still being read.
+    pub(super) fn feed(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> bool {
+        if !self.backfilled {
+            match self.backfill(bounds) {
+                Ok(true) => self.backfilled = true,
+                Ok(false) => return true,
+                Err(error) => {
+                    self.status.fail(error);
+                    self.backfilled = true;
+                }
+            }
+        }
+        let hold = self.peeks.front().map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
+        let target = self.outstanding.back().map_or(0, |epoch| epoch + 1).min(hold);
+        for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
+            let bound = match edge.collection {
+                None => u64::MAX,
+                Some(collection) if edge.is_view => target.min(bounds.get(&collection).copied().unwrap_or(u64::MAX)),
+                Some(_) => target,
+            };
+            edge.send_below(bound, handle);
+        }
+        self.awake = false;
+        false
+    }
+
+    /// Feeds one turn's rows of the inputs' existing contents.
+    ///
+    /// # Returns
+    /// Whether all are fed.
+    fn backfill(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> Result<bool> {
+        for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
+            let Some(scan) = &mut edge.backfill else {
+                continue;
+            };
+            if edge.collection.and_then(|input| bounds.get(&input)).is_some_and(|first| *first < self.start) {
+                return Ok(false);
+            }
+            match scan.next_batch(BACKFILL_ROWS_PER_TURN)? {
+                Some(rows) => {
+                    send(handle, self.start, Changes::insertions(rows));
+                    return Ok(false);
+                }
+                None => edge.backfill = None,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Drops epochs that every worker has finished.
+    ///
+    /// # Returns
+    /// What they published here; `None` if none was finished.
+    pub(super) fn finish_epochs(&mut self) -> Option<Vec<(u64, Changes)>> {
+        let frontier = self.built.probe.with_frontier(|frontier: AntichainRef<u64>| frontier.first().copied());
+        let frontier = frontier.unwrap_or(u64::MAX);
+        let before = self.outstanding.len();
+        while self.outstanding.front().is_some_and(|epoch| *epoch < frontier) {
+            self.outstanding.pop_front();
+        }
+        if self.outstanding.len() == before {
+            return None;
+        }
+        let mut published = self.built.published.borrow_mut();
+        let ready = published.partition_point(|(epoch, _)| *epoch < frontier);
+        Some(published.drain(..ready).collect())
+    }
+
+    pub(super) fn register(&mut self, peek: Arc<Peek>) {
+        self.peeks.push_back(peek);
+        self.awake = true;
+    }
+
+    /// Answers reads whose epoch is finished.
+    ///
+    /// # Returns
+    /// Whether any was answered, so that the view may be fed again.
+    pub(super) fn answer_peeks(&mut self) -> bool {
+        let mut answered = false;
+        while let Some(peek) = self.peeks.front() {
+            if self.first_outstanding().is_some_and(|epoch| epoch <= peek.epoch.0) {
+                return answered;
+            }
+            let answer = match self.status.failure() {
+                Some(error) => Err(error.clone()),
+                None => self.built.kernels[&peek.node].borrow().read(peek.table, peek.keys.as_deref()),
+            };
+            // The reader may have gone away.
+            let _ = peek.reply.send(answer);
+            self.peeks.pop_front();
+            self.awake = true;
+            answered = true;
+        }
+        answered
+    }
+
+    pub(super) fn sizes(&self) -> OperatorSizes {
+        let mut sizes = Vec::new();
+        for (node, tables) in &self.tables {
+            let kernel = self.built.kernels[node].borrow();
+            sizes.extend((0..*tables).map(|table| {
+                let (rows, bytes) = kernel.size(table);
+                (*node, table, rows, bytes)
+            }));
+        }
+        sizes
+    }
+}
+
+impl Edge {
+    /// Sends queued changes of epochs below `bound` and advances the input to it.
+    fn send_below(&mut self, bound: u64, handle: &mut InputHandle) {
+        while let Some((epoch, _)) = self.queue.front()
+            && *epoch < bound
+        {
+            let (epoch, changes) = self.queue.pop_front().expect("just seen");
+            send(handle, epoch, changes);
+        }
+        if *handle.time() < bound {
+            handle.advance_to(bound);
+        }
+    }
+}
