@@ -193,11 +193,17 @@ impl ExactFloatSum {
 
     fn special_value(&self) -> Option<f64> {
         let counts = self.specials.as_deref()?;
-        Some(match (counts.nan != 0, counts.positive_infinity != 0, counts.negative_infinity != 0) {
-            (false, true, false) => f64::INFINITY,
-            (false, false, true) => f64::NEG_INFINITY,
-            _ => f64::NAN,
-        })
+        Some(
+            match (
+                counts.nan != 0,
+                counts.positive_infinity != 0,
+                counts.negative_infinity != 0,
+            ) {
+                (false, true, false) => f64::INFINITY,
+                (false, false, true) => f64::NEG_INFINITY,
+                _ => f64::NAN,
+            },
+        )
     }
 
     /// Appends the canonical bytes: equal multisets give equal bytes, whatever was added and taken away between.
@@ -227,7 +233,11 @@ impl ExactFloatSum {
         let sum = Self::parse(bytes).ok_or_else(|| Self::damaged(bytes))?;
         let mut again = Vec::with_capacity(bytes.len());
         sum.to_bytes(&mut again);
-        if again == bytes { Ok(sum) } else { Err(Self::damaged(bytes)) }
+        if again == bytes {
+            Ok(sum)
+        } else {
+            Err(Self::damaged(bytes))
+        }
     }
 
     fn parse(bytes: &[u8]) -> Option<ExactFloatSum> {
@@ -237,14 +247,25 @@ impl ExactFloatSum {
             return None;
         }
         let (words, rest) = rest.split_at(count * 8);
-        let words: Vec<u64> = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let mut sum = ExactFloatSum { finite: Window::of(base, &words), specials: None };
+        let words: Vec<u64> = words
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|word| u64::from_le_bytes(*word))
+            .collect();
+        let mut sum = ExactFloatSum {
+            finite: Window::of(base, &words),
+            specials: None,
+        };
         if head[1] != 0 {
             let (counts, tail) = rest.as_chunks::<8>();
             let [nan, positive, negative] = counts else { return None };
             let read = i64::from_le_bytes;
-            let counts =
-                Specials { nan: read(*nan), positive_infinity: read(*positive), negative_infinity: read(*negative) };
+            let counts = Specials {
+                nan: read(*nan),
+                positive_infinity: read(*positive),
+                negative_infinity: read(*negative),
+            };
             sum.store_specials(counts);
             return tail.is_empty().then_some(sum);
         }
@@ -252,8 +273,12 @@ impl ExactFloatSum {
     }
 
     fn damaged(bytes: &[u8]) -> Error {
-        Error::new(ErrorKind::Corrupt, "STATE-0201", "cannot read a sum of floats: its bytes are no canonical form")
-            .fact("length", format!("{} bytes", bytes.len()))
+        Error::new(
+            ErrorKind::Corrupt,
+            "STATE-0201",
+            "cannot read a sum of floats: its bytes are no canonical form",
+        )
+        .fact("length", format!("{} bytes", bytes.len()))
     }
 }
 

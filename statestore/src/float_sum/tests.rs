@@ -44,7 +44,11 @@ impl Model {
         let text = self.text();
         let (double, float): (f64, f32) = (text.parse().unwrap(), text.parse().unwrap());
         assert!(same(sum.value(), double), "{} is not {double} ({text})", sum.value());
-        assert!(same(sum.value_f32().into(), float.into()), "{} is not {float} ({text})", sum.value_f32());
+        assert!(
+            same(sum.value_f32().into(), float.into()),
+            "{} is not {float} ({text})",
+            sum.value_f32()
+        );
         assert_eq!(sum.nan_count(), self.nan);
         assert_eq!(sum.positive_infinity_count(), self.up);
         assert_eq!(sum.negative_infinity_count(), self.down);
@@ -82,7 +86,9 @@ impl Random {
             4 => -(2f64.powi(self.below(2000) as i32 - 1000)),
             5 => f64::from(f32::from_bits((bits as u32) & 0xbfff_ffff)),
             6 | 7 => (bits % 2_000_001) as f64 / 100.0 - 10_000.0,
-            8 | 9 => Some(f64::from_bits(bits)).filter(|value| value.is_finite()).unwrap_or(0.5),
+            8 | 9 => Some(f64::from_bits(bits))
+                .filter(|value| value.is_finite())
+                .unwrap_or(0.5),
             _ => (bits as i64 >> 12) as f64 * 2f64.powi(self.below(60) as i32 - 80),
         }
     }
@@ -172,7 +178,10 @@ fn taking_everything_away_leaves_the_empty_sum() {
         values.iter().for_each(|(value, weight)| sum.add(*value, *weight));
         sum.add(f64::INFINITY, 1);
         assert!(!sum.is_zero());
-        values.iter().rev().for_each(|(value, weight)| sum.add(*value, -*weight));
+        values
+            .iter()
+            .rev()
+            .for_each(|(value, weight)| sum.add(*value, -*weight));
         sum.add(f64::INFINITY, -1);
         assert!(sum.is_zero(), "seed {seed}");
         assert_eq!(bytes(&sum), bytes(&ExactFloatSum::default()));
@@ -188,7 +197,10 @@ fn ties_round_to_even_and_a_crumb_breaks_them() {
     assert_eq!(sum_of(&[(1.0 + ulp, 1), (ulp / 2.0, 1)]).value(), 1.0 + 2.0 * ulp);
     assert_eq!(sum_of(&[(1.0, 1), (ulp / 2.0, 1), (5e-324, 1)]).value(), 1.0 + ulp);
     assert_eq!(sum_of(&[(-1.0, 1), (-ulp / 2.0, 1), (-5e-324, 1)]).value(), -1.0 - ulp);
-    assert_eq!(sum_of(&[(1.0 + ulp, 1), (ulp / 2.0, 1), (-5e-324, 1)]).value(), 1.0 + ulp);
+    assert_eq!(
+        sum_of(&[(1.0 + ulp, 1), (ulp / 2.0, 1), (-5e-324, 1)]).value(),
+        1.0 + ulp
+    );
 }
 
 #[test]
@@ -198,7 +210,10 @@ fn float_is_rounded_once_and_not_by_way_of_a_double() {
     assert_eq!(sum.value() as f32, 1.0);
     assert_eq!(sum.value_f32(), 1.0 + f32::EPSILON);
     assert_eq!(sum_of(&[(2f64.powi(-150), 1)]).value_f32(), 0.0);
-    assert_eq!(sum_of(&[(2f64.powi(-150), 1), (5e-324, 1)]).value_f32(), f32::from_bits(1));
+    assert_eq!(
+        sum_of(&[(2f64.powi(-150), 1), (5e-324, 1)]).value_f32(),
+        f32::from_bits(1)
+    );
     assert_eq!(sum_of(&[(f64::from(f32::MAX), 2)]).value_f32(), f32::INFINITY);
 }
 
@@ -218,12 +233,30 @@ fn sum_beyond_the_largest_double_is_infinite_and_comes_back() {
 
 #[test]
 fn sums_agree_with_python_fsum() {
-    // Printed by Python 3: math.fsum(...).hex(), read back as decimal by repr.
+    // Values printed by math.fsum of Python 3.
     assert_eq!(sum_of(&[(0.1, 10)]).value(), 1.0);
     assert_eq!(sum_of(&[(1e16, 1), (1.0, 1), (1e-16, 1)]).value(), 10000000000000002.0);
-    assert_eq!(sum_of(&[(1e100, 1), (1.0, 1), (-1e100, 1), (1e-100, 1), (1e50, 1), (-1.0, 1), (-1e50, 1)]).value(), 1e-100);
-    assert_eq!(sum_of(&[(9007199254740992.0, 1), (-0.5, 1), (-5.551115123125783e-17, 1)]).value(), 9007199254740991.0);
-    assert_eq!(sum_of(&[(2f64.powi(53), 1), (1.0, 1), (2f64.powi(-100), 1)]).value(), 9007199254740994.0);
+    assert_eq!(
+        sum_of(&[
+            (1e100, 1),
+            (1.0, 1),
+            (-1e100, 1),
+            (1e-100, 1),
+            (1e50, 1),
+            (-1.0, 1),
+            (-1e50, 1)
+        ])
+        .value(),
+        1e-100
+    );
+    assert_eq!(
+        sum_of(&[(9007199254740992.0, 1), (-0.5, 1), (-5.551115123125783e-17, 1)]).value(),
+        9007199254740991.0
+    );
+    assert_eq!(
+        sum_of(&[(2f64.powi(53), 1), (1.0, 1), (2f64.powi(-100), 1)]).value(),
+        9007199254740994.0
+    );
 }
 
 #[test]
@@ -251,7 +284,13 @@ fn bytes_that_no_sum_writes_are_refused() {
     let flag_without_counts = [&[0u8, 1, 0, 0][..], &[0; 24]].concat();
     let too_high = [&[1u8, 0, 40, 0][..], &[1; 8]].concat();
     let odd_flag = [&[0u8, 2, 0, 0][..], &[1; 24]].concat();
-    for bytes in [&with_zero_word[..], &zero_with_base, &flag_without_counts, &too_high, &odd_flag] {
+    for bytes in [
+        &with_zero_word[..],
+        &zero_with_base,
+        &flag_without_counts,
+        &too_high,
+        &odd_flag,
+    ] {
         assert!(ExactFloatSum::from_bytes(bytes).is_err(), "{bytes:?}");
     }
 }
@@ -278,7 +317,9 @@ fn random_bytes_never_panic_and_what_is_read_is_written_alike() {
 #[ignore = "a measurement"]
 fn float_sum_cost() {
     let mut random = Random(3);
-    let near: Vec<f64> = (0..4096).map(|_| random.below(1_000_000) as f64 / 100.0 - 2_000.0).collect();
+    let near: Vec<f64> = (0..4096)
+        .map(|_| random.below(1_000_000) as f64 / 100.0 - 2_000.0)
+        .collect();
     let wide: Vec<f64> = (0..4096).map(|_| random.value()).collect();
     for (name, values) in [("cents", near), ("every magnitude", wide)] {
         let mut sums = vec![ExactFloatSum::default(); 64];
@@ -291,6 +332,9 @@ fn float_sum_cost() {
         let nanoseconds = start.elapsed().as_nanos() as f64 / (500 * values.len()) as f64;
         let start = std::time::Instant::now();
         let total: f64 = (0..100_000).map(|round| sums[round % 64].value()).sum();
-        println!("{name}: add {nanoseconds:.1} ns, value {:.1} ns ({total})", start.elapsed().as_nanos() as f64 / 1e5);
+        println!(
+            "{name}: add {nanoseconds:.1} ns, value {:.1} ns ({total})",
+            start.elapsed().as_nanos() as f64 / 1e5
+        );
     }
 }

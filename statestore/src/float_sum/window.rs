@@ -26,7 +26,10 @@ pub(super) struct Rounded {
 
 impl Default for Window {
     fn default() -> Window {
-        Window::Inline { base: 0, words: [0; INLINE] }
+        Window::Inline {
+            base: 0,
+            words: [0; INLINE],
+        }
     }
 }
 
@@ -44,7 +47,12 @@ impl Window {
         let mut word = shift / 64;
         let bit = shift % 64;
         let (low, high) = (product as u64, (product >> 64) as u64);
-        let mut term = [low << bit, (high << bit) | (low >> 1 >> (63 - bit)), high >> 1 >> (63 - bit), 0];
+        let mut term = [
+            low << bit,
+            (high << bit) | (low >> 1 >> (63 - bit)),
+            high >> 1 >> (63 - bit),
+            0,
+        ];
         while term[0] == 0 {
             term = [term[1], term[2], 0, 0];
             word += 1;
@@ -62,7 +70,9 @@ impl Window {
     /// Adds a term where the inline words have room for it; says whether they had. Else nothing is changed.
     #[inline]
     fn add_inline(&mut self, word: u16, term: &[u64; INLINE], length: usize) -> bool {
-        let Window::Inline { base, words } = self else { return false };
+        let Window::Inline { base, words } = self else {
+            return false;
+        };
         let offset = usize::from(word.wrapping_sub(*base));
         if offset + length > INLINE {
             return false;
@@ -72,7 +82,11 @@ impl Window {
         for (place, digit) in sum[offset..].iter_mut().zip(term) {
             (*place, carry) = place.carrying_add(*digit, carry);
         }
-        let (before, added, after) = (words[INLINE - 1] as i64, term[INLINE - 1] as i64, sum[INLINE - 1] as i64);
+        let (before, added, after) = (
+            words[INLINE - 1] as i64,
+            term[INLINE - 1] as i64,
+            sum[INLINE - 1] as i64,
+        );
         if (before ^ after) & (added ^ after) < 0 {
             return false;
         }
@@ -126,7 +140,12 @@ impl Window {
                 held.clear();
                 held.extend_from_slice(words);
             }
-            Window::Inline { .. } => *self = Window::Heap { base, words: words.to_vec() },
+            Window::Inline { .. } => {
+                *self = Window::Heap {
+                    base,
+                    words: words.to_vec(),
+                }
+            }
         }
     }
 
@@ -161,13 +180,23 @@ impl Window {
         }
         let length = match magnitude[..used].iter().rposition(|word| *word != 0) {
             Some(top) => top as u32 * 64 + (64 - magnitude[top].leading_zeros()),
-            None => return Rounded { negative: false, mantissa: 0, shift: lowest },
+            None => {
+                return Rounded {
+                    negative: false,
+                    mantissa: 0,
+                    shift: lowest,
+                };
+            }
         };
         let shift = length.saturating_sub(digits).max(lowest);
         let kept = bits_from(&magnitude, shift);
         let half = shift > 0 && bits_from(&magnitude, shift - 1) & 1 == 1;
         let up = half && (kept & 1 == 1 || any_below(&magnitude, shift - 1));
-        Rounded { negative, mantissa: kept + u64::from(up), shift }
+        Rounded {
+            negative,
+            mantissa: kept + u64::from(up),
+            shift,
+        }
     }
 }
 
@@ -190,7 +219,9 @@ fn negate(words: &mut [u64]) {
 }
 
 fn trim(base: u16, words: &[u64]) -> (u16, &[u64]) {
-    let Some(first) = words.iter().position(|word| *word != 0) else { return (0, &[]) };
+    let Some(first) = words.iter().position(|word| *word != 0) else {
+        return (0, &[]);
+    };
     let mut words = &words[first..];
     while let [below @ .., top] = words
         && !below.is_empty()
