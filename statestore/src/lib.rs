@@ -11,8 +11,10 @@
 
 mod changes;
 mod column;
+mod digest;
 mod epoch;
 mod error;
+mod float_sum;
 mod hash;
 mod index;
 mod retention;
@@ -22,8 +24,10 @@ pub mod wal;
 
 pub use changes::{Changes, Weights};
 pub use column::{Column, storable};
+pub use digest::Digest;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
+pub use float_sum::ExactFloatSum;
 pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
 pub use index::KeyIndex;
 pub use retention::{Pin, Retention};
