@@ -273,9 +273,7 @@ class _Watched:
 
     def _clean(self):
         try:
-            self.target.run([])
-            if hasattr(self.target.connection, "rollback"):
-                self.target.connection.rollback()
+            self.target.abandon()
             self.run.end()
         except Exception as error:  # noqa: BLE001 - a second failure must not hide the first
             self.verdict.error = self.verdict.error or error

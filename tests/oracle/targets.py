@@ -36,6 +36,11 @@ class CenoteTarget:
         except psycopg.errors.FeatureNotSupported as error:
             raise Refused(str(error)) from error
 
+    def abandon(self):
+        """Rolls back what a failed commit left open."""
+        if self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            self.connection.execute("ROLLBACK")
+
     def create_view(self, name, relation):
         try:
             self.connection.execute(f"CREATE MATERIALIZED VIEW {name} AS {relation.pg}")
@@ -131,6 +136,9 @@ class DuckTarget:
     def run(self, statements):
         for statement in statements:
             self.connection.execute(statement.duck)
+
+    def abandon(self):
+        pass
 
     def create_view(self, name, relation):
         self.connection.execute(f"CREATE VIEW {name} AS {relation.duck}")
