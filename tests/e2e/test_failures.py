@@ -112,5 +112,5 @@ def test_a_port_that_is_taken_is_told(fresh):
     server = fresh()
     taken = server.doors["http"][1]
     with pytest.raises(RuntimeError) as raised:
-        fresh(args=["--http", f"127.0.0.1:{taken}"], ready_timeout=15)
+        fresh(http=f"127.0.0.1:{taken}", ready_timeout=15)
     assert str(taken) in str(raised.value).split("\n", 1)[1]

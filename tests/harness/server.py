@@ -56,12 +56,13 @@ class Server:
     `--allow-path` defaults to.
     """
 
-    def __init__(self, workers=1, args=(), cwd=None, data_dir=None, env=None, start=True, ready_timeout=60):
+    def __init__(self, workers=1, args=(), cwd=None, data_dir=None, env=None, start=True, ready_timeout=60,
+                 http="127.0.0.1:0", pg="127.0.0.1:0"):
         self.box = Path(tempfile.mkdtemp(prefix="cenote-test-"))
         self.data = Path(data_dir) if data_dir else self.box / "data"
         self.cwd = Path(cwd) if cwd else self.box
         self.workers, self.args, self.env = workers, list(args), env or {}
-        self.ready_timeout = ready_timeout
+        self.ready_timeout, self.http_address, self.pg_address = ready_timeout, http, pg
         self.process = None
         self.log = collections.deque(maxlen=2000)
         if start:
@@ -70,7 +71,7 @@ class Server:
     def start(self):
         """Starts the process and returns when every door has said that it is open."""
         command = [
-            binary(), "serve", "--data-dir", str(self.data), "--http", "127.0.0.1:0", "--pg", "127.0.0.1:0",
+            binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
             "--flight", "127.0.0.1:0", "--workers", str(self.workers), *self.args,
         ]
         self.doors = {}
