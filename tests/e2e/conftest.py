@@ -1,8 +1,11 @@
 """Fixtures: one server for all tests that only add objects of their own, and fresh ones for the others."""
+import itertools
 import re
 
 import pytest
 from harness import Server
+
+NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +40,8 @@ def fresh():
 @pytest.fixture
 def name(request):
     """A prefix for object names that no other test uses."""
-    return re.sub(r"\W+", "_", request.node.name.removeprefix("test_").lower())[:40].strip("_")
+    words = re.sub(r"\W+", "_", request.node.name.removeprefix("test_").lower())
+    return f"{words[:36].strip('_')}_{next(NUMBERS)}"
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ class Client(threading.Thread):
         """Compares what is there with the model and takes over whichever way the operation in doubt went."""
         assert self.error is None, self.error
         rows = dict(connection.execute(f"SELECT k, v FROM {self.table}").fetchall())
-        views = {r[0] for r in connection.execute("SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'm' AND relname LIKE %s", (f"{self.table}_v%",))}
+        views = {r[0] for r in connection.execute("SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('m', 'v') AND relname LIKE %s", (f"{self.table}_v%",))}
         allowed = [(self.rows, self.views)] + ([self.doubt[1:]] if self.doubt else [])
         assert (rows, views) in allowed, f"{self.table}: {self.difference(rows, views)}"
         for view in views:

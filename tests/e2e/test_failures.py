@@ -91,8 +91,11 @@ def test_sigterm_ends_a_busy_server_with_0(fresh):
 
     with concurrent.futures.ThreadPoolExecutor() as pool:
         writing = [pool.submit(write) for _ in range(3)]
-        server.wait_until("v", lambda c: c.execute("SELECT count(*) FROM t").fetchone()[0] >= 20_000)
-        assert server.terminate() == 0
+        try:
+            server.wait_until("v", lambda c: c.execute("SELECT count(*) FROM t").fetchone()[0] >= 20_000)
+            assert server.terminate() == 0
+        finally:
+            server.kill()
         acknowledged = sum(w.result() for w in writing)
     server.start()
     kept = server.sql("SELECT count(*) FROM t")[0][0]

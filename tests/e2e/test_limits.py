@@ -61,14 +61,14 @@ def speak(server, data, size=1):
         return line.recv(size)
 
 
-@pytest.mark.parametrize("request_", [GSS, SSL])
+@pytest.mark.parametrize("request_", [GSS, SSL], ids=["gss", "ssl"])
 def test_encryption_requests_are_answered(server, request_):
     assert speak(server, request_) in (b"N", b"S")
 
 
 @pytest.mark.parametrize("junk", [
     b"GET / HTTP/1.1\r\n\r\n", struct.pack("!II", 2**31 - 1, 196608), struct.pack("!I", 4), struct.pack("!II", 8, 1), b"\x00" * 64, b"\xff" * 64,
-])
+], ids=["http", "huge", "short", "unknown", "zeros", "ones"])
 def test_junk_on_the_pg_port_harms_nobody(server, junk):
     before = server.resident_bytes()
     with socket.create_connection(server.doors["pg"], timeout=10) as line:

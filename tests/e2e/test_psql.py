@@ -1,5 +1,6 @@
 """The real psql, as a person uses it."""
 import subprocess
+import threading
 
 SETUP = """
 CREATE TABLE accounts (id BIGINT PRIMARY KEY, owner TEXT NOT NULL, balance NUMERIC(18,2), opened TIMESTAMPTZ DEFAULT now());
@@ -84,11 +85,13 @@ def test_a_wide_select_and_a_long_one_arrive_whole(server):
 
 
 def test_subscribe_streams_changes_to_psql_as_they_happen(server, name):
+    """psql prints a result when it is whole, so each epoch must come as a result of its own."""
     server.psql(f"CREATE TABLE {name} (w TEXT, n BIGINT); INSERT INTO {name} VALUES ('old', 1);"
                 f"CREATE MATERIALIZED VIEW {name}_v AS SELECT w, sum(n) AS s FROM {name} GROUP BY w;")
-    watcher = subprocess.Popen(
-        ["psql", "-X", "-q", "-A", "-t", "-v", "FETCH_COUNT=1", "-c", f"SUBSCRIBE TO {name}_v WITH (snapshot = true)"],
-        env=server.psql_env(), stdout=subprocess.PIPE, text=True)
+    watcher = subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-c", f"SUBSCRIBE TO {name}_v WITH (snapshot = true)"],
+                               env=server.psql_env(), stdout=subprocess.PIPE, text=True)
+    timer = threading.Timer(20, watcher.kill)
+    timer.start()
     try:
         first = watcher.stdout.readline().strip().split("|")
         assert first[1:] == ["1", "old", "1"]
@@ -97,5 +100,6 @@ def test_subscribe_streams_changes_to_psql_as_they_happen(server, name):
         assert sorted(line[1:] for line in seen) == [["-1", "old", "1"], ["1", "old", "3"]]
         assert int(seen[0][0]) > int(first[0])
     finally:
+        timer.cancel()
         watcher.kill()
         watcher.wait()

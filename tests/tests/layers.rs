@@ -13,7 +13,10 @@ type Layers = BTreeMap<String, BTreeSet<String>>;
 const TABLE_HEAD: &str = "| Crate | May use |";
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in the workspace")
+        .to_owned()
 }
 
 /// Reads the rows under [`TABLE_HEAD`]: in backquotes the crate in the first cell, what it may use in the second.
@@ -22,7 +25,10 @@ fn documented(page: &str) -> Layers {
     let rows = table.take_while(|line| line.starts_with('|'));
     rows.map(|line| {
         let cells: Vec<&str> = line.split('|').collect();
-        (quoted(cells[1]).next().expect("a row names its crate"), quoted(cells[2]).collect())
+        (
+            quoted(cells[1]).next().expect("a row names its crate"),
+            quoted(cells[2]).collect(),
+        )
     })
     .collect()
 }
@@ -34,17 +40,29 @@ fn quoted(cell: &str) -> impl Iterator<Item = String> {
 /// Dependencies among workspace crates in all sections but `[dev-dependencies]`, without the prefix `cenote-`.
 fn declared(metadata: &serde_json::Value) -> Layers {
     let packages = metadata["packages"].as_array().expect("cargo metadata lists packages");
-    packages.iter().map(|package| (short(&package["name"]), uses(package))).collect()
+    packages
+        .iter()
+        .map(|package| (short(&package["name"]), uses(package)))
+        .collect()
 }
 
 fn uses(package: &serde_json::Value) -> BTreeSet<String> {
-    let dependencies = package["dependencies"].as_array().expect("a package lists its dependencies");
-    let own = dependencies.iter().filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("cenote-")));
-    own.filter(|one| one["kind"].as_str() != Some("dev")).map(|one| short(&one["name"])).collect()
+    let dependencies = package["dependencies"]
+        .as_array()
+        .expect("a package lists its dependencies");
+    let own = dependencies
+        .iter()
+        .filter(|one| one["name"].as_str().is_some_and(|name| name.starts_with("cenote-")));
+    own.filter(|one| one["kind"].as_str() != Some("dev"))
+        .map(|one| short(&one["name"]))
+        .collect()
 }
 
 fn short(name: &serde_json::Value) -> String {
-    name.as_str().expect("names are text").trim_start_matches("cenote-").to_owned()
+    name.as_str()
+        .expect("names are text")
+        .trim_start_matches("cenote-")
+        .to_owned()
 }
 
 #[test]
@@ -57,12 +75,18 @@ fn crates_depend_on_each_other_as_the_architecture_page_says() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let page = std::fs::read_to_string(root().join("docs/architecture.md")).expect("the page is there");
-    assert_eq!(declared(&metadata), documented(&page), "left: Cargo.toml files, right: docs/architecture.md");
+    assert_eq!(
+        declared(&metadata),
+        documented(&page),
+        "left: Cargo.toml files, right: docs/architecture.md"
+    );
 }
 
 #[test]
 fn a_row_of_the_table_is_read_with_all_its_names() {
-    let page = format!("x\n{TABLE_HEAD} Never |\n|---|---|---|\n| `b` | `a`, `c` | knows `z` |\n| `a` | | |\n\n| `z` | `b` |\n");
+    let page = format!(
+        "x\n{TABLE_HEAD} Never |\n|---|---|---|\n| `b` | `a`, `c` | knows `z` |\n| `a` | | |\n\n| `z` | `b` |\n"
+    );
     let wanted: Layers = [("a", vec![]), ("b", vec!["a", "c"])]
         .map(|(name, uses)| (name.to_owned(), uses.into_iter().map(str::to_owned).collect()))
         .into();
