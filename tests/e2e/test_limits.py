@@ -20,7 +20,7 @@ def test_expressions_that_are_too_deep_are_refused_or_run(db):
 
 
 def test_a_body_that_is_too_large_is_refused(fresh):
-    server = fresh(args=["--max-body-bytes", "1000000"])
+    server = fresh(args=["--max-body", "1000000"])
     with server.connect() as db:
         db.execute("CREATE TABLE t (w TEXT)")
     body = json.dumps({"w": "x" * 2_000_000}) + "\n"
@@ -30,7 +30,7 @@ def test_a_body_that_is_too_large_is_refused(fresh):
 
 
 def test_a_query_over_its_memory_is_refused_and_others_go_on(fresh):
-    server = fresh(args=["--query-memory-bytes", "20000000"])
+    server = fresh(args=["--query-memory", "20MB"])
     with server.connect() as db:
         with pytest.raises(psycopg.Error) as raised:
             db.execute("SELECT x, count(*) FROM generate_series(1, 5000000) AS s(x) GROUP BY x ORDER BY x").fetchall()

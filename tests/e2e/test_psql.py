@@ -25,7 +25,7 @@ def test_the_main_example_works_in_psql(fresh):
         "ann|1|70.00\nbob|1|80.00\nann|70.00\nbob|80.00\n")
     state = server.psql("SELECT * FROM cenote_catalog.state_tables").splitlines()
     table = next(line.split("|")[2] for line in state if line.startswith("by_owner|"))
-    rows = server.psql(f"SELECT * FROM cenote_state.\"{table.removeprefix('cenote_state.')}\"").splitlines()
+    rows = server.psql(f"SELECT * FROM cenote_state.\"{table}\"").splitlines()
     assert len(rows) == 2
     assert any(row.startswith("ann|") for row in rows)
 

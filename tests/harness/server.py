@@ -186,9 +186,12 @@ class Server:
         return answer["digest"], answer["rows"]
 
     def readables(self):
-        """The inventory: what can be read."""
-        answer = self.api("queryable_state")
-        return answer if isinstance(answer, list) else next(v for v in answer.values() if isinstance(v, list))
+        """The inventory of what can be read: a list of entries, `name` being the name that a path takes."""
+        return self.api("queryable_state")
+
+    def digests(self, part=""):
+        """Digest and row count of everything whose name holds `part`, operator state included."""
+        return {entry["name"]: self.digest(entry["name"]) for entry in self.readables() if part in entry["name"]}
 
     def wait_until(self, name, condition, timeout=20):
         """Returns what `condition(connection)` gives once that is true, asking again at each change of `name`.
@@ -212,6 +215,16 @@ class Server:
             finally:
                 timer.cancel()
         raise TimeoutError(f"the subscription to {name} ended")
+
+    def ask_until(self, condition, timeout=20):
+        """Like `wait_until` for what has no changes to subscribe to: asks again every 20 ms."""
+        deadline = time.monotonic() + timeout
+        with self.connect() as connection:
+            while time.monotonic() < deadline:
+                if answer := condition(connection):
+                    return answer
+                threading.Event().wait(0.02)
+        raise TimeoutError(f"what was asked for did not come in {timeout} s")
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
