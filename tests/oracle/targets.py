@@ -78,7 +78,23 @@ class CenoteTarget:
         self.server.close()
 
 
-class PostgresTarget(CenoteTarget):
+class _Standing:
+    """What is not started, restarted or digested by the oracle."""
+
+    def digests(self, prefix):
+        return {}
+
+    def restart(self):
+        pass
+
+    def revive(self):
+        return False
+
+    def close(self):
+        self.connection.close()
+
+
+class PostgresTarget(_Standing, CenoteTarget):
     """A running PostgreSQL server with plain views: shows that the oracle's expectations are PostgreSQL's.
 
     It must use the C collation. Its sums of doubles depend on the order of rows, so they are compared loosely.
@@ -101,20 +117,8 @@ class PostgresTarget(CenoteTarget):
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
 
-    def digests(self, prefix):
-        return {}
 
-    def restart(self):
-        pass
-
-    def revive(self):
-        return False
-
-    def close(self):
-        self.connection.close()
-
-
-class DuckTarget:
+class DuckTarget(_Standing):
     """DuckDB as what is judged, with a fault to inject: `spoil(query, rows)` may change what a read gives."""
 
     exact_float_sums = True
@@ -148,15 +152,3 @@ class DuckTarget:
             return None, None
         rows = [tuple(getattr(v, "exact", v) for v in row) for row in decoded(self.connection, query, columns)]
         return None, self.spoil(query, rows)
-
-    def digests(self, prefix):
-        return {}
-
-    def restart(self):
-        pass
-
-    def revive(self):
-        return False
-
-    def close(self):
-        self.connection.close()
