@@ -89,7 +89,12 @@ pub fn main() -> ExitCode {
 
 /// A thread or task of the runtime could not be had.
 fn no_runtime(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "CLI-0006", format!("cannot start the async runtime: {error}")).source(error)
+    Error::new(
+        ErrorKind::Unavailable,
+        "CLI-0006",
+        format!("cannot start the async runtime: {error}"),
+    )
+    .source(error)
 }
 
 #[cfg(test)]

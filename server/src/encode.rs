@@ -14,9 +14,10 @@ mod json;
 mod parquet_file;
 mod table;
 
-pub use changes::{ChangeColumns, ChangeLines};
-pub use json::{RowObject, write_json_text};
+pub use changes::ChangeLines;
+pub use json::{RowObject, json_writers, write_json_text};
 
+use crate::pending::pgtext::{Formatter, TextStyle};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::Result;
@@ -88,9 +89,19 @@ impl Format {
     }
 }
 
+/// A formatter for each column of a batch.
+fn formatters(batch: &RecordBatch) -> Result<Vec<Formatter<'_>>> {
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+    columns
+        .map(|(field, column)| Formatter::new(field, column.as_ref(), &TextStyle::default()))
+        .collect()
+}
+
 /// Slices of a batch of at most [`CHUNK_ROWS`] rows, none of them empty.
 pub fn chunks(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
-    (0..batch.num_rows()).step_by(CHUNK_ROWS).map(|start| batch.slice(start, CHUNK_ROWS.min(batch.num_rows() - start)))
+    (0..batch.num_rows())
+        .step_by(CHUNK_ROWS)
+        .map(|start| batch.slice(start, CHUNK_ROWS.min(batch.num_rows() - start)))
 }
 
 #[cfg(test)]

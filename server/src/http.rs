@@ -29,7 +29,6 @@ mod scan;
 mod sql;
 mod sql_parameters;
 mod stream;
-mod types;
 
 pub use connection::serve;
 pub use parameters::nearest;
@@ -71,7 +70,12 @@ struct Shared {
 
 impl App {
     fn new(database: Arc<Database>, limits: Limits, stopping: watch::Receiver<bool>) -> App {
-        App(Arc::new(Shared { database, limits, figures: metrics::Figures::default(), stopping }))
+        App(Arc::new(Shared {
+            database,
+            limits,
+            figures: metrics::Figures::default(),
+            stopping,
+        }))
     }
 
     fn database(&self) -> &Arc<Database> {

@@ -15,7 +15,10 @@ struct Signals {
 
 impl Signals {
     fn install() -> io::Result<Signals> {
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     async fn next(&mut self) {
@@ -53,7 +56,10 @@ pub fn watch_signals() -> Result<watch::Receiver<bool>> {
             std::process::exit(130);
         });
     };
-    std::thread::Builder::new().name("cenote-signals".into()).spawn(watcher).map_err(no_runtime)?;
+    std::thread::Builder::new()
+        .name("cenote-signals".into())
+        .spawn(watcher)
+        .map_err(no_runtime)?;
     match ready.blocking_recv() {
         Ok(done) => done.map_err(no_runtime)?,
         Err(_) => return Err(no_runtime(io::Error::other("the signal thread ended"))),

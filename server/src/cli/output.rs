@@ -26,7 +26,11 @@ impl Output {
 impl<W: Write> Output<W> {
     /// Output to `target`.
     pub fn new(target: W, progress: Line) -> Output<W> {
-        Output { buffer: Vec::new(), target, progress }
+        Output {
+            buffer: Vec::new(),
+            target,
+            progress,
+        }
     }
 
     /// The buffer to append to; call [`Output::settle`] after it.
@@ -36,7 +40,11 @@ impl<W: Write> Output<W> {
 
     /// Writes the buffer if it is large.
     pub fn settle(&mut self) -> Result<()> {
-        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes what is buffered.
@@ -55,6 +63,15 @@ impl<W: Write> Output<W> {
 }
 
 fn failure(error: io::Error) -> Error {
-    let code = if error.kind() == io::ErrorKind::BrokenPipe { CLOSED } else { "CLI-0004" };
-    Error::new(ErrorKind::Unavailable, code, format!("cannot write to standard output: {error}")).source(error)
+    let code = if error.kind() == io::ErrorKind::BrokenPipe {
+        CLOSED
+    } else {
+        "CLI-0004"
+    };
+    Error::new(
+        ErrorKind::Unavailable,
+        code,
+        format!("cannot write to standard output: {error}"),
+    )
+    .source(error)
 }

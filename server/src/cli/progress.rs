@@ -48,15 +48,23 @@ impl Progress {
         }
         let (stop, stopped) = mpsc::channel();
         let (database, shown) = (database.clone(), line.clone());
-        let spawned = std::thread::Builder::new().name("cenote-progress".into()).spawn(move || {
-            let mut reading = Reading { at: Instant::now(), rows: 0.0 };
-            while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if let Some(text) = reading.advance(&database.metrics(), Instant::now()) {
-                    shown.show(&text);
+        let spawned = std::thread::Builder::new()
+            .name("cenote-progress".into())
+            .spawn(move || {
+                let mut reading = Reading {
+                    at: Instant::now(),
+                    rows: 0.0,
+                };
+                while stopped.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    if let Some(text) = reading.advance(&database.metrics(), Instant::now()) {
+                        shown.show(&text);
+                    }
                 }
-            }
-        });
-        Progress { line, thread: spawned.ok().map(|thread| (stop, thread)) }
+            });
+        Progress {
+            line,
+            thread: spawned.ok().map(|thread| (stop, thread)),
+        }
     }
 }
 
@@ -77,7 +85,11 @@ struct Reading {
 }
 
 fn total(metrics: &[Metric], name: &str) -> f64 {
-    metrics.iter().filter(|metric| metric.name == name).map(|metric| metric.value).sum()
+    metrics
+        .iter()
+        .filter(|metric| metric.name == name)
+        .map(|metric| metric.value)
+        .sum()
 }
 
 impl Reading {
@@ -93,11 +105,20 @@ impl Reading {
         }
         let (bytes, expected) = (total(metrics, BYTES), total(metrics, EXPECTED));
         let share = if expected > 0.0 {
-            format!(" of {} ({:.0}%)", short(expected), (bytes / expected * 100.0).min(100.0))
+            format!(
+                " of {} ({:.0}%)",
+                short(expected),
+                (bytes / expected * 100.0).min(100.0)
+            )
         } else {
             String::new()
         };
-        Some(format!("{} rows, {} rows/s, {}B{share}", short(rows), short(rate), short(bytes)))
+        Some(format!(
+            "{} rows, {} rows/s, {}B{share}",
+            short(rows),
+            short(rate),
+            short(bytes)
+        ))
     }
 }
 
@@ -109,7 +130,11 @@ fn short(number: f64) -> String {
         number /= 1000.0;
         unit += 1;
     }
-    if unit == 0 || number >= 100.0 { format!("{number:.0}{}", units[unit]) } else { format!("{number:.1}{}", units[unit]) }
+    if unit == 0 || number >= 100.0 {
+        format!("{number:.0}{}", units[unit])
+    } else {
+        format!("{number:.1}{}", units[unit])
+    }
 }
 
 #[cfg(test)]
@@ -117,16 +142,34 @@ mod tests {
     use super::*;
 
     fn metric(name: &'static str, value: f64) -> Metric {
-        Metric { name, help: "", kind: "counter", labels: Vec::new(), value }
+        Metric {
+            name,
+            help: "",
+            kind: "counter",
+            labels: Vec::new(),
+            value,
+        }
     }
 
     #[test]
     fn progress_tells_rows_rate_and_share_of_the_bytes() {
         let start = Instant::now();
-        let mut reading = Reading { at: start, rows: 1_000_000.0 };
-        let metrics = [metric(ROWS, 2_000_000.0), metric(ROWS, 1_500_000.0), metric(BYTES, 5e8), metric(EXPECTED, 1e9)];
+        let mut reading = Reading {
+            at: start,
+            rows: 1_000_000.0,
+        };
+        let metrics = [
+            metric(ROWS, 2_000_000.0),
+            metric(ROWS, 1_500_000.0),
+            metric(BYTES, 5e8),
+            metric(EXPECTED, 1e9),
+        ];
         let text = reading.advance(&metrics, start + Duration::from_secs(2));
         assert_eq!(text.as_deref(), Some("3.5M rows, 1.2M rows/s, 500MB of 1.0G (50%)"));
-        assert_eq!(reading.advance(&metrics, start + Duration::from_secs(3)), None, "nothing moved");
+        assert_eq!(
+            reading.advance(&metrics, start + Duration::from_secs(3)),
+            None,
+            "nothing moved"
+        );
     }
 }

@@ -54,16 +54,26 @@ pub struct RunOptions {
 /// The first statement that failed; what was printed before it is flushed.
 pub fn run(options: RunOptions) -> Result<()> {
     if options.changes && matches!(options.format, Format::Table | Format::Parquet) {
-        return Err(Error::new(ErrorKind::Invalid, "CLI-0007", "cannot print changes in this format: it needs all rows before the first")
-            .attempt("use --format ndjson, csv or arrow with --changes"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "CLI-0007",
+            "cannot print changes in this format: it needs all rows before the first",
+        )
+        .attempt("use --format ndjson, csv or arrow with --changes"));
     }
     let script = read_script(&options)?;
     let mut stopped = watch_signals()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(no_runtime)?;
     let done = runtime.block_on(async {
         let database = Database::open(config(&options))?;
         let line = Line::default();
-        let mut printer = Printer { output: Output::stdout(line.clone()), format: options.format };
+        let mut printer = Printer {
+            output: Output::stdout(line.clone()),
+            format: options.format,
+        };
         let progress = Progress::start(&database, line);
         let done = tokio::select! {
             done = run_script(&database, &script, &options, &mut printer) => done,
@@ -84,15 +94,21 @@ fn read_script(options: &RunOptions) -> Result<String> {
         Some(path) if path.as_os_str() == "-" => read_stdin(&mut script)?,
         Some(path) => {
             script = std::fs::read_to_string(path).map_err(|error| {
-                Error::new(ErrorKind::Invalid, "CLI-0002", format!("cannot read script {}: {error}", path.display()))
-                    .sqlstate("58030")
-                    .source(error)
+                Error::new(
+                    ErrorKind::Invalid,
+                    "CLI-0002",
+                    format!("cannot read script {}: {error}", path.display()),
+                )
+                .sqlstate("58030")
+                .source(error)
             })?;
         }
         None if options.execute.is_empty() && !std::io::stdin().is_terminal() => read_stdin(&mut script)?,
         None if options.execute.is_empty() => {
-            return Err(Error::new(ErrorKind::Invalid, "CLI-0002", "cannot run a script: none was given")
-                .attempt("cenote run FILE.sql, or cenote run -e SQL"));
+            return Err(
+                Error::new(ErrorKind::Invalid, "CLI-0002", "cannot run a script: none was given")
+                    .attempt("cenote run FILE.sql, or cenote run -e SQL"),
+            );
         }
         None => {}
     }
@@ -107,7 +123,12 @@ fn read_script(options: &RunOptions) -> Result<String> {
 
 fn read_stdin(script: &mut String) -> Result<()> {
     std::io::stdin().read_to_string(script).map(drop).map_err(|error| {
-        Error::new(ErrorKind::Invalid, "CLI-0002", format!("cannot read script from standard input: {error}")).source(error)
+        Error::new(
+            ErrorKind::Invalid,
+            "CLI-0002",
+            format!("cannot read script from standard input: {error}"),
+        )
+        .source(error)
     })
 }
 
@@ -133,7 +154,9 @@ async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions
             printed = true;
             follow(&mut session, statement, printer).await
         } else {
-            execute(&mut session, statement, printer).await.map(|rows| printed |= rows)
+            execute(&mut session, statement, printer)
+                .await
+                .map(|rows| printed |= rows)
         };
         done.map_err(|error| locate(error, statement.text()))?;
     }
@@ -240,7 +263,9 @@ fn is_query(sql: &str) -> bool {
         }
     }
     let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("");
-    ["select", "with", "table", "values"].iter().any(|start| word.eq_ignore_ascii_case(start))
+    ["select", "with", "table", "values"]
+        .iter()
+        .any(|start| word.eq_ignore_ascii_case(start))
 }
 
 /// What follows a block comment; they nest.
@@ -263,14 +288,20 @@ fn skip_block_comment(sql: &str) -> &str {
 
 /// Adds the line of SQL and a caret to an error that has a position.
 fn locate(error: Error, sql: &str) -> Error {
-    let Some(position) = error.sql_position() else { return error };
+    let Some(position) = error.sql_position() else {
+        return error;
+    };
     let before: String = sql.chars().take(position.saturating_sub(1)).collect();
     let line_number = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count();
-    let Some(line) = sql.lines().nth(line_number - 1) else { return error };
+    let Some(line) = sql.lines().nth(line_number - 1) else {
+        return error;
+    };
     let from = column.saturating_sub(60);
     let shown: String = line.chars().skip(from).take(100).collect();
-    error.fact("line", format!("{line_number}: {}", shown.trim_end())).fact("here", caret(line_number, column - from))
+    error
+        .fact("line", format!("{line_number}: {}", shown.trim_end()))
+        .fact("here", caret(line_number, column - from))
 }
 
 /// A caret under column `column` of the fact before it.

@@ -22,7 +22,10 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let settings = Settings::resolve(options)?;
     log_to_stderr(&settings.log)?;
     let stopped = watch_signals()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(no_runtime)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(no_runtime)?;
     let done = runtime.block_on(serve_until_stopped(settings, stopped));
     runtime.shutdown_background();
     done
@@ -30,10 +33,17 @@ pub fn serve(options: ServeOptions) -> Result<()> {
 
 fn log_to_stderr(filter: &str) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
-        Error::new(ErrorKind::Invalid, "CLI-0008", format!("cannot use log filter `{filter}`: {error}"))
-            .attempt("--log info, or --log cenote_query=debug,warn")
+        Error::new(
+            ErrorKind::Invalid,
+            "CLI-0008",
+            format!("cannot use log filter `{filter}`: {error}"),
+        )
+        .attempt("--log info, or --log cenote_query=debug,warn")
     })?;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .init();
     Ok(())
 }
 
@@ -46,7 +56,10 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
         opened = opening => opened.map_err(ended)??,
         () = signalled(&mut stopped) => return Ok(()),
     };
-    let mut doors = Doors { tasks: JoinSet::new(), lines: Vec::new() };
+    let mut doors = Doors {
+        tasks: JoinSet::new(),
+        lines: Vec::new(),
+    };
     if let Some((listener, address)) = http {
         doors.open(
             format!("http: listening on http://{address}"),
@@ -60,7 +73,9 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
         );
     }
     if let Door::At(address) = &settings.flight {
-        doors.lines.push(format!("flight: not supported yet, {address} is not bound"));
+        doors
+            .lines
+            .push(format!("flight: not supported yet, {address} is not bound"));
     }
     doors.announce()?;
     let served = doors.wait(&mut stopped).await;
@@ -75,10 +90,16 @@ fn ended(error: tokio::task::JoinError) -> Error {
 async fn bind(option: &str, door: &Door) -> Result<Option<(TcpListener, SocketAddr)>> {
     let Door::At(address) = door else { return Ok(None) };
     let failure = |error: std::io::Error| {
-        Error::new(ErrorKind::Unavailable, "CLI-0009", format!("cannot listen on {address}: {error}"))
-            .fact("option", format!("--{option}"))
-            .attempt(format!("--{option} 127.0.0.1:0 to let the system pick a port, --{option} off to do without"))
-            .source(error)
+        Error::new(
+            ErrorKind::Unavailable,
+            "CLI-0009",
+            format!("cannot listen on {address}: {error}"),
+        )
+        .fact("option", format!("--{option}"))
+        .attempt(format!(
+            "--{option} 127.0.0.1:0 to let the system pick a port, --{option} off to do without"
+        ))
+        .source(error)
     };
     let listener = TcpListener::bind(address.as_str()).await.map_err(failure)?;
     let bound = listener.local_addr().map_err(failure)?;

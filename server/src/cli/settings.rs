@@ -17,7 +17,8 @@ use std::time::Duration;
 /// Start the server: SQL over pgwire, HTTP with JSON and Arrow
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
-#[command(after_help = "Every option can stand in the file given with --config, under its name with `_` for `-`:
+#[command(
+    after_help = "Every option can stand in the file given with --config, under its name with `_` for `-`:
   data_dir = \"/var/lib/cenote\"
   http = \"0.0.0.0:8080\"
   allow_path = [\"/srv/data\"]
@@ -26,7 +27,8 @@ Flags win over environment variables, these over the file.
 Examples:
   cenote serve --data-dir ./cenote-data
   cenote serve --http 127.0.0.1:0 --pg off --workers 4
-  cenote serve --config cenote.toml")]
+  cenote serve --config cenote.toml"
+)]
 pub struct ServeOptions {
     /// Folder of tables and catalog [default: ./cenote-data]
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
@@ -95,9 +97,26 @@ macro_rules! or_fields {
 impl ServeOptions {
     fn or(self, other: ServeOptions) -> ServeOptions {
         or_fields!(
-            self, other, data_dir, http, pg, flight, workers, config, allow_path, retain_epochs, retain_time,
-            max_connections, max_body, max_statement, max_result, query_memory, read_timeout, write_timeout,
-            drain_time, log,
+            self,
+            other,
+            data_dir,
+            http,
+            pg,
+            flight,
+            workers,
+            config,
+            allow_path,
+            retain_epochs,
+            retain_time,
+            max_connections,
+            max_body,
+            max_statement,
+            max_result,
+            query_memory,
+            read_timeout,
+            write_timeout,
+            drain_time,
+            log,
         )
     }
 }
@@ -189,7 +208,12 @@ impl Settings {
         let options = &self.options;
         let allowed = options.allow_path.clone().unwrap_or_else(|| vec![PathBuf::from(".")]);
         DatabaseConfig {
-            data_dir: Some(options.data_dir.clone().unwrap_or_else(|| PathBuf::from("./cenote-data"))),
+            data_dir: Some(
+                options
+                    .data_dir
+                    .clone()
+                    .unwrap_or_else(|| PathBuf::from("./cenote-data")),
+            ),
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),
@@ -202,7 +226,11 @@ impl Settings {
 }
 
 fn bad_file(path: &Path, reason: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Invalid, "CLI-0003", format!("cannot read settings from {}: {reason}", path.display()))
+    Error::new(
+        ErrorKind::Invalid,
+        "CLI-0003",
+        format!("cannot read settings from {}: {reason}", path.display()),
+    )
 }
 
 fn read_file(path: &Path) -> Result<ServeOptions> {
@@ -211,7 +239,9 @@ fn read_file(path: &Path) -> Result<ServeOptions> {
 }
 
 fn parse_file(path: &Path, text: &str) -> Result<ServeOptions> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| bad_file(path, error.to_string().trim_end()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| bad_file(path, error.to_string().trim_end()))?;
     let known = keys();
     for key in table.keys() {
         if !known.iter().any(|name| name == key) {
@@ -222,8 +252,7 @@ fn parse_file(path: &Path, text: &str) -> Result<ServeOptions> {
             });
         }
     }
-    let options: ServeOptions =
-        toml::from_str(text).map_err(|error| bad_file(path, error.to_string().trim_end()))?;
+    let options: ServeOptions = toml::from_str(text).map_err(|error| bad_file(path, error.to_string().trim_end()))?;
     if options.workers == Some(0) || options.max_connections == Some(0) {
         return Err(bad_file(path, "`workers` and `max_connections` must be at least 1"));
     }
@@ -233,7 +262,11 @@ fn parse_file(path: &Path, text: &str) -> Result<ServeOptions> {
 /// Every key that the file may hold.
 fn keys() -> Vec<String> {
     let command = ServeOptions::augment_args(Command::new("serve"));
-    command.get_arguments().map(|argument| argument.get_id().to_string()).filter(|id| id != "config").collect()
+    command
+        .get_arguments()
+        .map(|argument| argument.get_id().to_string())
+        .filter(|id| id != "config")
+        .collect()
 }
 
 #[cfg(test)]

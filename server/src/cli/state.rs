@@ -24,7 +24,13 @@ use std::sync::Arc;
   cenote state digest by_owner")]
 pub struct StateOptions {
     /// Address of the server
-    #[arg(long, global = true, value_name = "URL", env = "CENOTE_URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "CENOTE_URL",
+        default_value = "http://127.0.0.1:8080"
+    )]
     url: String,
     /// Read a checkpoint instead of a server (not supported yet)
     #[arg(long, global = true, value_name = "PATH")]
@@ -52,10 +58,14 @@ enum StateCommand {
   cenote state get accounts ann --column owner")]
     Get(GetOptions),
     /// Read rows
-    #[command(after_help = "Example:\n  cenote state scan by_owner --columns owner,total --where \"total > 60\" --format csv")]
+    #[command(
+        after_help = "Example:\n  cenote state scan by_owner --columns owner,total --where \"total > 60\" --format csv"
+    )]
     Scan(ScanOptions),
     /// Run a query
-    #[command(after_help = "Example:\n  cenote state query --sql \"SELECT owner, total FROM by_owner ORDER BY total DESC\"")]
+    #[command(
+        after_help = "Example:\n  cenote state query --sql \"SELECT owner, total FROM by_owner ORDER BY total DESC\""
+    )]
     Query {
         /// The query
         #[arg(long, value_name = "SQL", env = "CENOTE_SQL")]
@@ -65,7 +75,9 @@ enum StateCommand {
         format: Format,
     },
     /// Print a digest of the contents that does not depend on order: `digest  rows  name`
-    #[command(after_help = "Examples:\n  cenote state digest by_owner\n  cenote state digest        every table, view and state table")]
+    #[command(
+        after_help = "Examples:\n  cenote state digest by_owner\n  cenote state digest        every table, view and state table"
+    )]
     Digest {
         /// What to digest; all when none is given
         #[arg(value_name = "NAME")]
@@ -118,8 +130,12 @@ struct ScanOptions {
 /// The server cannot be reached, or what it answered.
 pub fn state(options: StateOptions) -> Result<()> {
     if options.from.is_some() || options.data_dir.is_some() {
-        return Err(Error::new(ErrorKind::Unsupported, "CLI-0001", "cannot read state without a server: not supported yet")
-            .attempt("--url URL of a running server"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "CLI-0001",
+            "cannot read state without a server: not supported yet",
+        )
+        .attempt("--url URL of a running server"));
     }
     let client = Client::new(&options.url);
     let mut output = Output::stdout(Line::default());
@@ -135,8 +151,12 @@ pub fn state(options: StateOptions) -> Result<()> {
 }
 
 fn unexpected(what: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, "CLI-0011", format!("cannot read the server's answer: {what}"))
-        .attempt("check that --url is the address of a Cenote server of this version")
+    Error::new(
+        ErrorKind::Unavailable,
+        "CLI-0011",
+        format!("cannot read the server's answer: {what}"),
+    )
+    .attempt("check that --url is the address of a Cenote server of this version")
 }
 
 fn entries(client: &Client) -> Result<Vec<Value>> {
@@ -147,17 +167,24 @@ fn entries(client: &Client) -> Result<Vec<Value>> {
 }
 
 fn text<'a>(entry: &'a Value, field: &str) -> Result<&'a str> {
-    entry[field].as_str().ok_or_else(|| unexpected(&format!("no `{field}`")))
+    entry[field]
+        .as_str()
+        .ok_or_else(|| unexpected(&format!("no `{field}`")))
 }
 
 fn number(entry: &Value, field: &str) -> Result<i64> {
-    entry[field].as_i64().ok_or_else(|| unexpected(&format!("no `{field}`")))
+    entry[field]
+        .as_i64()
+        .ok_or_else(|| unexpected(&format!("no `{field}`")))
 }
 
 /// The names in a JSON array of strings, or of objects with a `name`.
 fn names(list: &Value) -> String {
     let items = list.as_array().map_or(&[][..], Vec::as_slice);
-    let names: Vec<&str> = items.iter().filter_map(|item| item.as_str().or_else(|| item["name"].as_str())).collect();
+    let names: Vec<&str> = items
+        .iter()
+        .filter_map(|item| item.as_str().or_else(|| item["name"].as_str()))
+        .collect();
     names.join(", ")
 }
 
@@ -168,7 +195,10 @@ fn list(client: &Client, format: Format, output: &mut Output) -> Result<()> {
         Ok(Arc::new(StringArray::from(texts)))
     };
     let numbers = |field: &str| -> Result<ArrayRef> {
-        let numbers: Vec<i64> = entries.iter().map(|entry| number(entry, field)).collect::<Result<_>>()?;
+        let numbers: Vec<i64> = entries
+            .iter()
+            .map(|entry| number(entry, field))
+            .collect::<Result<_>>()?;
         Ok(Arc::new(Int64Array::from(numbers)))
     };
     let batch = RecordBatch::try_from_iter([
@@ -203,14 +233,24 @@ fn print(
 
 fn look_up(client: &Client, get: &GetOptions, output: &mut Output) -> Result<()> {
     if !get.column.is_empty() && get.column.len() != get.key.len() {
-        return Err(Error::new(ErrorKind::Invalid, "CLI-0012", format!("cannot look up a key of `{}`: columns and values differ in number", get.name))
-            .fact("columns", get.column.len())
-            .fact("values", get.key.len()));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "CLI-0012",
+            format!(
+                "cannot look up a key of `{}`: columns and values differ in number",
+                get.name
+            ),
+        )
+        .fact("columns", get.column.len())
+        .fact("values", get.key.len()));
     }
     let mut path = client::path(&["api", "v1", "queryable_state", &get.name]);
     path.push_str("?numbers=raw");
     for (index, value) in get.key.iter().enumerate() {
-        let column = get.column.get(index).map_or("key".to_owned(), |column| format!("\"{column}\""));
+        let column = get
+            .column
+            .get(index)
+            .map_or("key".to_owned(), |column| format!("\"{column}\""));
         client::push_parameter(&mut path, &column, value);
     }
     let found = client.json(&path)?;
@@ -240,7 +280,9 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
     }
     let numbers = [("limit", scan.limit), ("epoch", scan.epoch)];
     let texts = [("columns", scan.columns.clone()), ("where", scan.filter.clone())];
-    let numbers = numbers.into_iter().map(|(name, number)| (name, number.map(|number| number.to_string())));
+    let numbers = numbers
+        .into_iter()
+        .map(|(name, number)| (name, number.map(|number| number.to_string())));
     for (name, value) in texts.into_iter().chain(numbers) {
         if let Some(value) = value {
             client::push_parameter(&mut path, name, &value);

@@ -16,7 +16,9 @@ pub struct Span(pub Duration);
 /// Splits `12.5 MiB` into the number and the unit.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     (&text[..end], text[end..].trim())
 }
 
@@ -37,9 +39,14 @@ impl FromStr for ByteSize {
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
             "t" | "tb" | "tib" => 1u64 << 40,
-            _ => return Err(format!("`{text}` is not a size: expected bytes or a number with KiB, MiB, GiB or TiB")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is not a size: expected bytes or a number with KiB, MiB, GiB or TiB"
+                ));
+            }
         };
-        let bytes = scaled(number, scale as f64).ok_or_else(|| format!("`{text}` is not a size: expected e.g. 64MiB"))?;
+        let bytes =
+            scaled(number, scale as f64).ok_or_else(|| format!("`{text}` is not a size: expected e.g. 64MiB"))?;
         Ok(ByteSize(bytes as u64))
     }
 }
@@ -55,10 +62,17 @@ impl FromStr for Span {
             "min" | "m" => 60.0,
             "h" => 3_600.0,
             "d" => 86_400.0,
-            _ => return Err(format!("`{text}` is not a span of time: expected a number with ms, s, min, h or d")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is not a span of time: expected a number with ms, s, min, h or d"
+                ));
+            }
         };
-        let seconds = scaled(number, seconds).ok_or_else(|| format!("`{text}` is not a span of time: expected e.g. 30s"))?;
-        Ok(Span(Duration::try_from_secs_f64(seconds).map_err(|error| format!("`{text}`: {error}"))?))
+        let seconds =
+            scaled(number, seconds).ok_or_else(|| format!("`{text}` is not a span of time: expected e.g. 30s"))?;
+        Ok(Span(
+            Duration::try_from_secs_f64(seconds).map_err(|error| format!("`{text}`: {error}"))?,
+        ))
     }
 }
 

@@ -17,7 +17,9 @@ impl IpcStream {
     /// # Errors
     /// A type that Arrow IPC cannot write.
     pub fn new(schema: &SchemaRef) -> Result<IpcStream> {
-        Ok(IpcStream { writer: StreamWriter::try_new(Vec::new(), schema)? })
+        Ok(IpcStream {
+            writer: StreamWriter::try_new(Vec::new(), schema)?,
+        })
     }
 
     fn drain(&mut self, out: &mut Vec<u8>) {

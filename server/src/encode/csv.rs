@@ -1,8 +1,7 @@
 //! CSV as PostgreSQL's `COPY ... WITH (FORMAT csv, HEADER)` writes it: NULL is nothing, an empty text is `""`.
 
-use super::Encoder;
-use crate::pending::write_text;
-use arrow::array::{Array, RecordBatch};
+use super::{Encoder, formatters};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::Result;
 
@@ -15,7 +14,10 @@ pub struct Csv {
 impl Csv {
     /// CSV with the columns of `schema`.
     pub fn new(schema: &SchemaRef) -> Csv {
-        Csv { schema: schema.clone(), value: Vec::new() }
+        Csv {
+            schema: schema.clone(),
+            value: Vec::new(),
+        }
     }
 }
 
@@ -52,14 +54,15 @@ impl Encoder for Csv {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        let columns = formatters(batch)?;
         for row in 0..batch.num_rows() {
-            for (index, column) in batch.columns().iter().enumerate() {
+            for (index, column) in columns.iter().enumerate() {
                 if index > 0 {
                     out.push(b',');
                 }
-                if column.is_valid(row) {
+                if !column.is_null(row) {
                     self.value.clear();
-                    write_text(&mut self.value, column.as_ref(), row);
+                    column.write(&mut self.value, row);
                     write_quoted(out, &self.value);
                 }
             }

@@ -1,7 +1,7 @@
 //! Rows as JSON objects.
 
 use super::{Encoder, Numbers};
-use crate::pending::write_json;
+use crate::pending::pgtext::JsonWriter;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Fields, SchemaRef};
 use cenote_statestore::Result;
@@ -36,34 +36,70 @@ pub fn write_json_text(out: &mut Vec<u8>, text: &str) {
 
 /// Writes rows of some columns as JSON objects; the names are escaped once.
 pub struct RowObject {
+    fields: Fields,
     names: Vec<Vec<u8>>,
     numbers: Numbers,
+}
+
+/// Writes the rows of one batch.
+pub struct ObjectWriter<'a> {
+    names: &'a [Vec<u8>],
+    columns: Vec<JsonWriter<'a>>,
 }
 
 impl RowObject {
     /// Objects with the names of `fields`.
     pub fn new(fields: &Fields, numbers: Numbers) -> RowObject {
-        let names = fields
-            .iter()
-            .map(|field| {
-                let mut name = Vec::with_capacity(field.name().len() + 3);
-                write_json_text(&mut name, field.name());
-                name.push(b':');
-                name
-            })
-            .collect();
-        RowObject { names, numbers }
+        let escaped = |name: &str| {
+            let mut out = Vec::with_capacity(name.len() + 3);
+            write_json_text(&mut out, name);
+            out.push(b':');
+            out
+        };
+        let names = fields.iter().map(|field| escaped(field.name())).collect();
+        RowObject {
+            fields: fields.clone(),
+            names,
+            numbers,
+        }
     }
 
-    /// Appends row `row` of `columns`, which are as many as the fields.
-    pub fn write(&self, out: &mut Vec<u8>, columns: &[ArrayRef], row: usize) {
+    /// A writer of the rows of `columns`, which are as many as the fields.
+    ///
+    /// # Errors
+    /// `Unsupported`: a type that has no JSON form.
+    pub fn over<'a>(&'a self, columns: &'a [ArrayRef]) -> Result<ObjectWriter<'a>> {
+        let columns = json_writers(&self.fields, columns, self.numbers)?;
+        Ok(ObjectWriter {
+            names: &self.names,
+            columns,
+        })
+    }
+}
+
+/// A writer for each column.
+///
+/// # Errors
+/// `Unsupported`: a type that has no JSON form.
+pub fn json_writers<'a>(fields: &Fields, columns: &'a [ArrayRef], numbers: Numbers) -> Result<Vec<JsonWriter<'a>>> {
+    let raw = numbers == Numbers::Raw;
+    fields
+        .iter()
+        .zip(columns)
+        .map(|(field, column)| JsonWriter::new(field, column.as_ref(), raw))
+        .collect()
+}
+
+impl ObjectWriter<'_> {
+    /// Appends row `row`.
+    pub fn write(&self, out: &mut Vec<u8>, row: usize) {
         out.push(b'{');
-        for (index, (name, column)) in self.names.iter().zip(columns).enumerate() {
+        for (index, (name, column)) in self.names.iter().zip(&self.columns).enumerate() {
             if index > 0 {
                 out.push(b',');
             }
             out.extend_from_slice(name);
-            write_json(out, column.as_ref(), row, self.numbers == Numbers::Raw);
+            column.write(out, row);
         }
         out.push(b'}');
     }
@@ -77,7 +113,9 @@ pub struct Lines {
 impl Lines {
     /// Lines of objects with the columns of `schema`.
     pub fn new(schema: &SchemaRef, numbers: Numbers) -> Lines {
-        Lines { object: RowObject::new(schema.fields(), numbers) }
+        Lines {
+            object: RowObject::new(schema.fields(), numbers),
+        }
     }
 }
 
@@ -87,8 +125,9 @@ impl Encoder for Lines {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        let object = self.object.over(batch.columns())?;
         for row in 0..batch.num_rows() {
-            self.object.write(out, batch.columns(), row);
+            object.write(out, row);
             out.push(b'\n');
         }
         Ok(())

@@ -19,7 +19,12 @@ pub struct ParquetFile {
 }
 
 fn failure(error: ParquetError) -> Error {
-    Error::new(ErrorKind::Unsupported, "ENC-0001", format!("cannot write Parquet: {error}")).source(error)
+    Error::new(
+        ErrorKind::Unsupported,
+        "ENC-0001",
+        format!("cannot write Parquet: {error}"),
+    )
+    .source(error)
 }
 
 impl ParquetFile {

@@ -1,8 +1,8 @@
 //! Aligned columns, as psql prints them. Holds all rows: a column is as wide as its widest value.
 
-use super::Encoder;
-use crate::pending::write_text;
-use arrow::array::{Array, RecordBatch};
+use super::{Encoder, formatters};
+use crate::pending::pgtext::Formatter;
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::Result;
 use unicode_width::UnicodeWidthStr;
@@ -24,16 +24,22 @@ enum Side {
 impl Aligned {
     /// A table with the columns of `schema`.
     pub fn new(schema: &SchemaRef) -> Aligned {
-        Aligned { schema: schema.clone(), cells: Vec::new(), value: Vec::new() }
+        Aligned {
+            schema: schema.clone(),
+            cells: Vec::new(),
+            value: Vec::new(),
+        }
     }
 
-    fn cell(&mut self, column: &dyn Array, row: usize) -> String {
+    fn cell(&mut self, column: &Formatter<'_>, row: usize) -> String {
         self.value.clear();
-        if column.is_valid(row) {
-            write_text(&mut self.value, column, row);
-        }
+        column.write(&mut self.value, row);
         let text = String::from_utf8_lossy(&self.value);
-        if text.contains(|c: char| c.is_control() && c != '\n') { escape_controls(&text) } else { text.into_owned() }
+        if text.contains(|c: char| c.is_control() && c != '\n') {
+            escape_controls(&text)
+        } else {
+            text.into_owned()
+        }
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -85,7 +91,13 @@ fn write_row(out: &mut Vec<u8>, cells: &[String], widths: &[usize], sides: &[Sid
         for (index, cell) in lines.iter().enumerate() {
             let goes_on = line + 1 < cell.len();
             let last = index + 1 == cells.len() && !goes_on;
-            write_cell(out, cell.get(line).copied().unwrap_or(""), widths[index], sides[index], last);
+            write_cell(
+                out,
+                cell.get(line).copied().unwrap_or(""),
+                widths[index],
+                sides[index],
+                last,
+            );
             if goes_on {
                 *out.last_mut().expect("a cell ends with a blank") = b'+';
             }
@@ -103,8 +115,9 @@ impl Encoder for Aligned {
     }
 
     fn batch(&mut self, batch: &RecordBatch, _: &mut Vec<u8>) -> Result<()> {
+        let columns = formatters(batch)?;
         for row in 0..batch.num_rows() {
-            let cells = batch.columns().iter().map(|column| self.cell(column.as_ref(), row)).collect();
+            let cells = columns.iter().map(|column| self.cell(column, row)).collect();
             self.cells.push(cells);
         }
         Ok(())
@@ -120,7 +133,13 @@ impl Encoder for Aligned {
         out.push(b'\n');
         let sides: Vec<Side> = fields
             .iter()
-            .map(|field| if field.data_type().is_numeric() { Side::Right } else { Side::Left })
+            .map(|field| {
+                if field.data_type().is_numeric() {
+                    Side::Right
+                } else {
+                    Side::Left
+                }
+            })
             .collect();
         for cells in &self.cells {
             write_row(out, cells, &widths, &sides);

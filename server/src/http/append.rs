@@ -27,15 +27,29 @@ pub const MEDIA_TYPES: &[(&str, BodyFormat)] = &[
 ];
 
 fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
     let media = value.split(';').next().unwrap_or("").trim();
     if let Some((_, format)) = MEDIA_TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(media)) {
         return Ok(*format);
     }
-    let reason = if media.is_empty() { "no Content-Type".to_owned() } else { format!("Content-Type `{media}`") };
+    let reason = if media.is_empty() {
+        "no Content-Type".to_owned()
+    } else {
+        format!("Content-Type `{media}`")
+    };
     let names: Vec<&str> = MEDIA_TYPES.iter().map(|(name, _)| *name).collect();
-    let error = Error::new(ErrorKind::Invalid, "HTTP-0007", format!("cannot read rows from the body: {reason} is not a format of rows"));
-    Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error.fact("formats", names.join(", "))))
+    let error = Error::new(
+        ErrorKind::Invalid,
+        "HTTP-0007",
+        format!("cannot read rows from the body: {reason} is not a format of rows"),
+    );
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        error.fact("formats", names.join(", ")),
+    ))
 }
 
 /// Answers an append: `{"epoch":n,"rows":n}`.
@@ -54,10 +68,16 @@ pub async fn append(
         decode_body(schema, format, &body)?
     } else {
         let decoding = tokio::task::spawn_blocking(move || decode_body(schema, format, &body));
-        decoding.await.map_err(|error| Error::bug(format!("cannot decode rows: {error}")))??
+        decoding
+            .await
+            .map_err(|error| Error::bug(format!("cannot decode rows: {error}")))??
     };
     let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
-    let epoch = if rows == 0 { app.database().epoch() } else { app.database().append(&name, batches).await? };
+    let epoch = if rows == 0 {
+        app.database().epoch()
+    } else {
+        app.database().append(&name, batches).await?
+    };
     let answer = format!("{{\"epoch\":{epoch},\"rows\":{rows}}}");
     Ok(respond::json(StatusCode::OK, Some(epoch), answer))
 }

@@ -12,7 +12,7 @@ use super::request::Name;
 use super::respond;
 use super::stream::{End, Target, channel};
 use super::{App, stopped};
-use crate::encode::{ChangeColumns, ChangeLines};
+use crate::encode::ChangeLines;
 use arrow::array::RecordBatch;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
@@ -28,13 +28,19 @@ pub const PARAMETERS: &[Parameter] = &[
         kind: Kind::Integer,
         help: "Send the changes after this epoch; default: from now on. The header `Last-Event-ID` wins over it.",
     },
-    Parameter { name: "snapshot", kind: Kind::Flag, help: "`true`: first send the contents, as insertions." },
+    Parameter {
+        name: "snapshot",
+        kind: Kind::Flag,
+        help: "`true`: first send the contents, as insertions.",
+    },
     NUMBERS,
 ];
 
 /// The last epoch that the client has seen, by the header that browsers send when they reconnect.
 fn last_event(headers: &HeaderMap) -> Result<Option<Epoch>, ApiError> {
-    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(None) };
+    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
     let epoch = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     epoch.map(|epoch| Some(Epoch(epoch))).ok_or_else(|| {
         ApiError::invalid("HTTP-0004", "cannot read header `Last-Event-ID`: not an epoch")
@@ -43,7 +49,12 @@ fn last_event(headers: &HeaderMap) -> Result<Option<Epoch>, ApiError> {
 }
 
 /// Answers with the changes of a collection.
-pub async fn changes(State(app): State<App>, Name(name): Name, RawQuery(query): RawQuery, headers: HeaderMap) -> Answer {
+pub async fn changes(
+    State(app): State<App>,
+    Name(name): Name,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Answer {
     let query = Parameters::parse(query.as_deref(), PARAMETERS)?;
     let (numbers, resumed) = (query.numbers()?, last_event(&headers)?);
     let snapshot = query.flag("snapshot")? && resumed.is_none();
@@ -54,7 +65,10 @@ pub async fn changes(State(app): State<App>, Name(name): Name, RawQuery(query): 
     let stream = app.database().changes(&name, from, snapshot).await?;
     let lines = ChangeLines::new(&stream.schema, numbers);
     let (target, body) = channel(app.limits().write_timeout);
-    let events = Events { lines, complete: if snapshot { None } else { from } };
+    let events = Events {
+        lines,
+        complete: if snapshot { None } else { from },
+    };
     tokio::spawn(send(events, stream, target, app.0.stopping.clone()));
     Ok(respond::of_type("text/event-stream", from, body))
 }
@@ -77,17 +91,21 @@ impl Events {
 
     /// Appends the changes of a batch, which ends with the end of an epoch if `whole`.
     fn write(&mut self, batch: &RecordBatch, whole: bool, out: &mut Vec<u8>) -> Result<()> {
-        let columns = ChangeColumns::of(batch)?;
+        let changes = self.lines.over(batch)?;
         let rows = batch.num_rows();
         for row in 0..rows {
-            let epoch = columns.epoch(row);
-            let last = if row + 1 < rows { columns.epoch(row + 1) != epoch } else { whole };
+            let epoch = changes.epoch(row);
+            let last = if row + 1 < rows {
+                changes.epoch(row + 1) != epoch
+            } else {
+                whole
+            };
             if last {
                 writeln!(out, "id: {epoch}").expect("a Vec takes every write");
                 self.complete = Some(Epoch(epoch));
             }
             out.extend_from_slice(b"data: ");
-            self.lines.write(out, batch, &columns, row);
+            changes.write(out, row);
             out.extend_from_slice(b"\n\n");
         }
         Ok(())
@@ -121,7 +139,13 @@ async fn send(mut events: Events, stream: ChangeStream, target: Target, mut stop
 async fn send_all(events: &mut Events, mut stream: ChangeStream, target: &Target) -> Result<(), End> {
     let mut out = Vec::new();
     events.start(&mut out);
-    target.pump(&mut stream.batches, |batch, whole, out| events.write(batch, whole, out), &mut out).await
+    target
+        .pump(
+            &mut stream.batches,
+            |batch, whole, out| events.write(batch, whole, out),
+            &mut out,
+        )
+        .await
 }
 
 #[cfg(test)]

@@ -51,7 +51,10 @@ pub async fn serve(
     drop(listener);
     let drained = async { while door.connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain_time, drained).await.is_err() {
-        tracing::warn!(connections = door.connections.len(), "requests were cut: they did not end within the drain time");
+        tracing::warn!(
+            connections = door.connections.len(),
+            "requests were cut: they did not end within the drain time"
+        );
     }
     Ok(())
 }
@@ -96,7 +99,13 @@ impl Door {
         if let Ok(slot) = self.refusals.clone().try_acquire_owned() {
             let router = self.refusing.clone();
             self.connections.spawn(async move {
-                serve_connection(stream, router, limits.read_timeout.min(Duration::from_secs(5)), shutdown).await;
+                serve_connection(
+                    stream,
+                    router,
+                    limits.read_timeout.min(Duration::from_secs(5)),
+                    shutdown,
+                )
+                .await;
                 drop(slot);
             });
         }
@@ -114,7 +123,12 @@ impl Door {
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, read_timeout: Duration, mut shutdown: watch::Receiver<bool>) {
+async fn serve_connection(
+    stream: TcpStream,
+    router: Router,
+    read_timeout: Duration,
+    mut shutdown: watch::Receiver<bool>,
+) {
     if let Err(error) = configure(&stream) {
         tracing::debug!("cannot configure a connection: {error}");
     }
@@ -136,16 +150,24 @@ async fn serve_connection(stream: TcpStream, router: Router, read_timeout: Durat
 /// Answers go out at once; a peer that is gone without a word is noticed.
 fn configure(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(Duration::from_secs(15));
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(Duration::from_secs(15));
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 fn too_many(connections_max: usize) -> axum::response::Response {
-    let error = Error::new(ErrorKind::Unavailable, "HTTP-0019", "cannot take the connection: too many are open")
-        .sqlstate("53300")
-        .fact("limit", format!("{connections_max}, set by --max-connections"));
+    let error = Error::new(
+        ErrorKind::Unavailable,
+        "HTTP-0019",
+        "cannot take the connection: too many are open",
+    )
+    .sqlstate("53300")
+    .fact("limit", format!("{connections_max}, set by --max-connections"));
     let mut response = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

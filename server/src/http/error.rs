@@ -21,7 +21,12 @@ pub type Answer = Result<Response, ApiError>;
 impl ApiError {
     /// An error answered with `status`.
     pub fn new(status: StatusCode, error: Error) -> ApiError {
-        ApiError { status, error, epoch: None, fields: Vec::new() }
+        ApiError {
+            status,
+            error,
+            epoch: None,
+            fields: Vec::new(),
+        }
     }
 
     /// An invalid request, status 400.
@@ -137,7 +142,12 @@ pub fn write_error(out: &mut Vec<u8>, error: &Error) {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if self.status.is_server_error() {
-            tracing::warn!(code = self.error.code(), status = self.status.as_u16(), "{}", self.error);
+            tracing::warn!(
+                code = self.error.code(),
+                status = self.status.as_u16(),
+                "{}",
+                self.error
+            );
         }
         let mut body = Vec::with_capacity(256);
         body.extend_from_slice(b"{\"error\":");

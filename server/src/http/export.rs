@@ -10,7 +10,11 @@ use super::stream::{limited, rows_body, started};
 use crate::encode::Format;
 use axum::extract::{RawQuery, State};
 
-const LIMIT: Parameter = Parameter { name: "limit", kind: Kind::Integer, help: "Rows at most; default: all." };
+const LIMIT: Parameter = Parameter {
+    name: "limit",
+    kind: Kind::Integer,
+    help: "Rows at most; default: all.",
+};
 
 /// What the binary formats and CSV take.
 pub const PARAMETERS: &[Parameter] = &[COLUMNS, WHERE, EPOCH, LIMIT];

@@ -48,8 +48,12 @@ pub async fn not_built(uri: Uri) -> ApiError {
 
 /// Answers for an address that is no route: 404.
 pub async fn no_route(uri: Uri) -> ApiError {
-    let error = Error::new(ErrorKind::Invalid, "HTTP-0001", format!("cannot find {}: no such route", uri.path()))
-        .attempt("GET /openapi.json lists every route");
+    let error = Error::new(
+        ErrorKind::Invalid,
+        "HTTP-0001",
+        format!("cannot find {}: no such route", uri.path()),
+    )
+    .attempt("GET /openapi.json lists every route");
     ApiError::new(StatusCode::NOT_FOUND, error)
 }
 
@@ -70,6 +74,9 @@ mod tests {
         let answer = ready_answer(&["view `rich` failed".into()], true);
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(answer.into_body(), 1000).await.unwrap();
-        assert_eq!(body, r#"{"ready":false,"reasons":["view `rich` failed","the server is shutting down"]}"#);
+        assert_eq!(
+            body,
+            r#"{"ready":false,"reasons":["view `rich` failed","the server is shutting down"]}"#
+        );
     }
 }

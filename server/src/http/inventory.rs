@@ -5,8 +5,8 @@ use super::error::Answer;
 use super::parameters::Parameters;
 use super::request::Name;
 use super::respond;
-use super::types::type_name;
 use crate::encode::write_json_text;
+use crate::pending::pgtype::ColumnType;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use cenote_query::{Readable, ReadableKind};
@@ -49,7 +49,7 @@ fn write_readable(out: &mut Vec<u8>, readable: &Readable) {
         out.extend_from_slice(if index > 0 { b",{\"name\":" } else { b"{\"name\":" });
         write_json_text(out, field.name());
         out.extend_from_slice(b",\"type\":");
-        write_json_text(out, &type_name(field));
+        write_json_text(out, &ColumnType::of(field).display());
         write!(out, ",\"nullable\":{}}}", field.is_nullable()).expect("a Vec takes every write");
     }
     let (rows, bytes, epoch) = (readable.rows, readable.bytes, readable.epoch);
@@ -92,7 +92,10 @@ mod tests {
 
     #[test]
     fn entry_tells_name_kind_key_columns_rows_and_epoch() {
-        let columns = vec![Field::new("k", DataType::Int64, false), Field::new("v", DataType::Utf8, true)];
+        let columns = vec![
+            Field::new("k", DataType::Int64, false),
+            Field::new("v", DataType::Utf8, true),
+        ];
         let readable = Readable {
             schema_name: "cenote_state".into(),
             name: "by_owner_agg".into(),

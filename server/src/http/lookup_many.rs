@@ -26,7 +26,10 @@ struct Keys {
 }
 
 fn bad(index: usize, reason: &str) -> ApiError {
-    ApiError::invalid("HTTP-0006", format!("cannot read key {index} of the request's body: {reason}"))
+    ApiError::invalid(
+        "HTTP-0006",
+        format!("cannot read key {index} of the request's body: {reason}"),
+    )
 }
 
 /// A JSON scalar as PostgreSQL would read it; `None` is NULL.
@@ -45,14 +48,20 @@ impl Keys {
     fn parse(body: &[u8]) -> Result<Keys, ApiError> {
         let object = parse_object(body, &["keys"])?;
         let Some(Value::Array(items)) = object.get("keys") else {
-            return Err(ApiError::invalid("HTTP-0006", "cannot look up: the request's body has no list `keys`")
-                .attempt("{\"keys\": [1, 2, 3]}"));
+            return Err(
+                ApiError::invalid("HTTP-0006", "cannot look up: the request's body has no list `keys`")
+                    .attempt("{\"keys\": [1, 2, 3]}"),
+            );
         };
         let mut columns: Vec<String> = Vec::new();
         if let Some(Value::Object(first)) = items.first() {
             columns.extend(first.keys().cloned());
         }
-        let keys = items.iter().enumerate().map(|(index, item)| key(index, item, &columns)).collect::<Result<_, _>>()?;
+        let keys = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| key(index, item, &columns))
+            .collect::<Result<_, _>>()?;
         Ok(Keys { columns, keys })
     }
 }
@@ -63,7 +72,11 @@ fn key(index: usize, item: &Value, columns: &[String]) -> Result<Vec<Option<Stri
             if fields.len() != columns.len() {
                 return Err(bad(index, "it names other columns than the first key"));
             }
-            let value = |column| fields.get(column).ok_or_else(|| bad(index, "it names other columns than the first key"));
+            let value = |column| {
+                fields
+                    .get(column)
+                    .ok_or_else(|| bad(index, "it names other columns than the first key"))
+            };
             columns.iter().map(|column| scalar(index, value(column)?)).collect()
         }
         _ if !columns.is_empty() => Err(bad(index, "it names no columns, and the first key does")),
@@ -105,11 +118,11 @@ fn write_answer(found: &LookupRows, wanted: &Keys, numbers: Numbers) -> Result<V
             (true, None) => out.extend_from_slice(b",\"value\":null"),
             (true, Some(row)) => {
                 out.extend_from_slice(b",\"value\":");
-                write_row(&mut out, found, *row, numbers);
+                write_row(&mut out, found, *row, numbers)?;
             }
             (false, _) => {
                 out.extend_from_slice(b",\"values\":");
-                write_rows(&mut out, found, rows.iter().copied(), numbers);
+                write_rows(&mut out, found, rows.iter().copied(), numbers)?;
             }
         }
         out.push(b'}');

@@ -34,7 +34,11 @@ pub struct Figures {
 impl Default for Figures {
     fn default() -> Figures {
         let routes = ROUTES.iter().map(|_| RouteFigures::default()).collect();
-        Figures { routes, connections: AtomicU64::new(0), refused: AtomicU64::new(0) }
+        Figures {
+            routes,
+            connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
     }
 }
 
@@ -54,7 +58,13 @@ impl Figures {
     fn metrics(&self) -> Vec<Metric> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let mut metrics = vec![
-            metric("cenote_http_connections", "gauge", "Open connections.", Vec::new(), read(&self.connections)),
+            metric(
+                "cenote_http_connections",
+                "gauge",
+                "Open connections.",
+                Vec::new(),
+                read(&self.connections),
+            ),
             metric(
                 "cenote_http_connections_refused_total",
                 "counter",
@@ -64,16 +74,35 @@ impl Figures {
             ),
         ];
         for (route, figures) in ROUTES.iter().zip(&self.routes) {
-            let labels = vec![("method", route.method.name().to_owned()), ("route", route.path.to_owned())];
-            for (class, requests) in CLASSES.iter().zip(&figures.requests).filter(|(_, requests)| read(requests) > 0.0) {
+            let labels = vec![
+                ("method", route.method.name().to_owned()),
+                ("route", route.path.to_owned()),
+            ];
+            for (class, requests) in CLASSES
+                .iter()
+                .zip(&figures.requests)
+                .filter(|(_, requests)| read(requests) > 0.0)
+            {
                 let mut labels = labels.clone();
                 labels.push(("status", (*class).to_owned()));
-                metrics.push(metric("cenote_http_requests_total", "counter", "Requests answered.", labels, read(requests)));
+                metrics.push(metric(
+                    "cenote_http_requests_total",
+                    "counter",
+                    "Requests answered.",
+                    labels,
+                    read(requests),
+                ));
             }
             let seconds = read(&figures.nanoseconds) / 1e9;
             if seconds > 0.0 {
                 let help = "Time until requests were answered, streamed bodies excluded.";
-                metrics.push(metric("cenote_http_request_seconds_total", "counter", help, labels, seconds));
+                metrics.push(metric(
+                    "cenote_http_request_seconds_total",
+                    "counter",
+                    help,
+                    labels,
+                    seconds,
+                ));
             }
         }
         metrics
@@ -87,7 +116,13 @@ fn metric(
     labels: Vec<(&'static str, String)>,
     value: f64,
 ) -> Metric {
-    Metric { name, help, kind, labels, value }
+    Metric {
+        name,
+        help,
+        kind,
+        labels,
+        value,
+    }
 }
 
 /// Counts a request of route number `route`.
@@ -102,7 +137,11 @@ pub async fn observe(State((app, route)): State<(App, usize)>, request: Request,
 pub async fn metrics(State(app): State<App>) -> Response<Body> {
     let mut metrics = app.database().metrics();
     metrics.extend(app.figures().metrics());
-    respond::of_type("text/plain; version=0.0.4; charset=utf-8", None, Body::from(prometheus(metrics)))
+    respond::of_type(
+        "text/plain; version=0.0.4; charset=utf-8",
+        None,
+        Body::from(prometheus(metrics)),
+    )
 }
 
 /// Writes figures, those of one name together.
@@ -121,7 +160,12 @@ fn prometheus(mut metrics: Vec<Metric>) -> String {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             let _ = write!(text, "{}{label}=\"{value}\"", if index == 0 { '{' } else { ',' });
         }
-        let _ = writeln!(text, "{} {}", if metric.labels.is_empty() { "" } else { "}" }, metric.value);
+        let _ = writeln!(
+            text,
+            "{} {}",
+            if metric.labels.is_empty() { "" } else { "}" },
+            metric.value
+        );
     }
     text
 }
@@ -135,7 +179,13 @@ mod tests {
         let metrics = vec![
             metric("cenote_rows", "gauge", "Rows.", vec![("view", "a\"b".into())], 2.0),
             metric("cenote_epoch", "gauge", "Newest epoch.", Vec::new(), 7.0),
-            metric("cenote_rows", "gauge", "Rows.", vec![("view", "c".into()), ("kind", "d".into())], 0.5),
+            metric(
+                "cenote_rows",
+                "gauge",
+                "Rows.",
+                vec![("view", "c".into()), ("kind", "d".into())],
+                0.5,
+            ),
         ];
         let expected = "# HELP cenote_epoch Newest epoch.\n# TYPE cenote_epoch gauge\ncenote_epoch 7\n\
             # HELP cenote_rows Rows.\n# TYPE cenote_rows gauge\ncenote_rows{view=\"a\\\"b\"} 2\ncenote_rows{view=\"c\",kind=\"d\"} 0.5\n";
@@ -148,7 +198,10 @@ mod tests {
         figures.count(0, StatusCode::OK, Instant::now());
         figures.count(0, StatusCode::NOT_FOUND, Instant::now());
         let text = prometheus(figures.metrics());
-        assert!(text.contains(&format!("route=\"{}\",status=\"2xx\"}} 1", ROUTES[0].path)), "{text}");
+        assert!(
+            text.contains(&format!("route=\"{}\",status=\"2xx\"}} 1", ROUTES[0].path)),
+            "{text}"
+        );
         assert!(text.contains("status=\"4xx\"} 1"), "{text}");
     }
 }

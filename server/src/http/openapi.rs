@@ -40,7 +40,10 @@ pub fn description() -> Value {
 
 /// An id that is unique to method and path: `get_api_v1_sql`.
 fn operation_id(route: &Route, method: &str) -> String {
-    let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = route
+        .path
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
     words.fold(method.to_owned(), |id, word| format!("{id}_{word}"))
 }
 
@@ -58,10 +61,17 @@ fn operation(route: &Route, method: &str) -> Value {
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    let in_path = route.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = route
+        .path
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
         let name = name.trim_start_matches('*');
-        let help = if name == "name" { "`view`, `schema.view` or `cenote_state.table`." } else { "Rest of the address." };
+        let help = if name == "name" {
+            "`view`, `schema.view` or `cenote_state.table`."
+        } else {
+            "Rest of the address."
+        };
         json!({ "name": name, "in": "path", "required": true, "description": help, "schema": { "type": "string" } })
     });
     let columns = route.column_parameters.then(|| {
@@ -70,7 +80,10 @@ fn parameters(route: &Route) -> Vec<Value> {
             "schema": { "type": "object", "additionalProperties": { "type": "string" } }, "style": "form", "explode": true,
         })
     });
-    in_path.chain(route.parameters.iter().map(parameter)).chain(columns).collect()
+    in_path
+        .chain(route.parameters.iter().map(parameter))
+        .chain(columns)
+        .collect()
 }
 
 fn parameter(parameter: &Parameter) -> Value {
@@ -85,7 +98,10 @@ fn parameter(parameter: &Parameter) -> Value {
 
 fn content(media: &[(&str, &str)]) -> Value {
     let entries = media.iter().map(|(media, schema)| {
-        ((*media).to_owned(), json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") } }))
+        (
+            (*media).to_owned(),
+            json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") } }),
+        )
     });
     Value::Object(entries.collect())
 }
@@ -95,7 +111,8 @@ fn responses(route: &Route) -> Value {
     if route.method == RouteMethod::Any {
         return json!({ "501": { "description": "Not supported yet.", "content": error } });
     }
-    let epoch = json!({ "Cenote-Epoch": { "description": "The epoch that was read.", "schema": { "type": "integer" } } });
+    let epoch =
+        json!({ "Cenote-Epoch": { "description": "The epoch that was read.", "schema": { "type": "integer" } } });
     let mut done = json!({ "description": "Done.", "content": content(route.answers) });
     if route.path.starts_with("/api/") {
         done["headers"] = epoch;

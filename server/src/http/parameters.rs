@@ -52,7 +52,10 @@ impl<'a> Parameters<'a> {
                 return Err(unknown(&name, allowed.iter().map(|parameter| parameter.name)));
             }
             if found.iter().any(|(known, _)| *known == name) {
-                return Err(ApiError::invalid("HTTP-0004", format!("cannot read parameter `{name}`: given twice")));
+                return Err(ApiError::invalid(
+                    "HTTP-0004",
+                    format!("cannot read parameter `{name}`: given twice"),
+                ));
             }
             found.push((name, value));
         }
@@ -61,7 +64,10 @@ impl<'a> Parameters<'a> {
 
     /// The value of a parameter; `None` if it is not there.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_ref())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_ref())
     }
 
     /// The value of a numeric parameter.
@@ -70,7 +76,9 @@ impl<'a> Parameters<'a> {
     /// 400: not a number, or out of its range.
     pub fn integer<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, ApiError> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| bad_value(name, text, "a whole number, 0 or more"))
+        text.parse()
+            .map(Some)
+            .map_err(|_| bad_value(name, text, "a whole number, 0 or more"))
     }
 
     /// The value of a flag; absent is `false`, present without a value is `true`.
@@ -118,9 +126,16 @@ fn bad_value(name: &str, text: &str, expected: &'static str) -> ApiError {
 /// The error of a parameter that a route does not take.
 pub fn unknown<'n>(name: &str, allowed: impl Iterator<Item = &'n str> + Clone) -> ApiError {
     let shown: String = name.chars().take(80).collect();
-    let error = ApiError::invalid("HTTP-0003", format!("cannot use parameter `{shown}`: this route does not take it"));
+    let error = ApiError::invalid(
+        "HTTP-0003",
+        format!("cannot use parameter `{shown}`: this route does not take it"),
+    );
     let names: Vec<&str> = allowed.clone().collect();
-    let error = if names.is_empty() { error } else { error.fact("parameters", names.join(", ")) };
+    let error = if names.is_empty() {
+        error
+    } else {
+        error.fact("parameters", names.join(", "))
+    };
     match nearest(name, allowed) {
         Some(near) => error.attempt(format!("did you mean `{near}`?")),
         None => error,
@@ -130,12 +145,14 @@ pub fn unknown<'n>(name: &str, allowed: impl Iterator<Item = &'n str> + Clone) -
 /// The name most like `name`, if one is like it at all.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let likeness = |candidate: &&str| strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
-    names.map(|candidate| (likeness(&candidate), candidate)).filter(|(likeness, _)| *likeness > 0.7).fold(None, |best, found| {
-        match best {
+    names
+        .map(|candidate| (likeness(&candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .fold(None, |best, found| match best {
             Some((likeness, _)) if likeness >= found.0 => best,
             _ => Some(found),
-        }
-    }).map(|(_, candidate)| candidate)
+        })
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -143,15 +160,29 @@ mod tests {
     use super::*;
 
     const ALLOWED: &[Parameter] = &[
-        Parameter { name: "limit", kind: Kind::Integer, help: "" },
-        Parameter { name: "where", kind: Kind::Text, help: "" },
-        Parameter { name: "snapshot", kind: Kind::Flag, help: "" },
+        Parameter {
+            name: "limit",
+            kind: Kind::Integer,
+            help: "",
+        },
+        Parameter {
+            name: "where",
+            kind: Kind::Text,
+            help: "",
+        },
+        Parameter {
+            name: "snapshot",
+            kind: Kind::Flag,
+            help: "",
+        },
         NUMBERS,
     ];
 
     #[test]
     fn values_are_unescaped() {
-        let query = Parameters::parse(Some("where=total%20%3E+60&limit=5&&snapshot"), ALLOWED).ok().unwrap();
+        let query = Parameters::parse(Some("where=total%20%3E+60&limit=5&&snapshot"), ALLOWED)
+            .ok()
+            .unwrap();
         assert_eq!(query.text("where"), Some("total > 60"));
         assert_eq!(query.integer::<usize>("limit").ok().flatten(), Some(5));
         assert!(query.flag("snapshot").ok().unwrap());
@@ -161,7 +192,10 @@ mod tests {
     #[test]
     fn unknown_parameter_is_refused_with_the_nearest_name() {
         let error = Parameters::parse(Some("limti=5"), ALLOWED).err().unwrap();
-        assert_eq!(error.error().message(), "cannot use parameter `limti`: this route does not take it");
+        assert_eq!(
+            error.error().message(),
+            "cannot use parameter `limti`: this route does not take it"
+        );
         assert_eq!(error.error().hint(), Some("did you mean `limit`?"));
         let error = Parameters::parse(Some("xyzzy=5"), ALLOWED).err().unwrap();
         assert_eq!(error.error().hint(), None);
@@ -169,7 +203,9 @@ mod tests {
 
     #[test]
     fn bad_and_repeated_values_are_refused() {
-        let query = Parameters::parse(Some("limit=many&snapshot=maybe&numbers=rare"), ALLOWED).ok().unwrap();
+        let query = Parameters::parse(Some("limit=many&snapshot=maybe&numbers=rare"), ALLOWED)
+            .ok()
+            .unwrap();
         assert!(query.integer::<usize>("limit").is_err());
         assert!(query.flag("snapshot").is_err());
         assert!(query.numbers().is_err());

@@ -62,7 +62,16 @@ const fn get_route(
     answers: &'static [(&'static str, &'static str)],
     handler: fn() -> MethodRouter<App>,
 ) -> Route {
-    Route { method: RouteMethod::Get, path, summary, parameters, column_parameters: false, bodies: &[], answers, handler }
+    Route {
+        method: RouteMethod::Get,
+        path,
+        summary,
+        parameters,
+        column_parameters: false,
+        bodies: &[],
+        answers,
+        handler,
+    }
 }
 
 const fn not_built(path: &'static str, summary: &'static str) -> Route {
@@ -80,10 +89,30 @@ const fn not_built(path: &'static str, summary: &'static str) -> Route {
 
 /// Every route.
 pub static ROUTES: &[Route] = &[
-    get_route("/healthz", "Tells that the process lives.", &[], &[(JSON, "Any")], || get(health::live)),
-    get_route("/readyz", "Tells whether the server is ready: recovered, and no view failed; 503 with reasons otherwise.", &[], &[(JSON, "Readiness")], || get(health::ready)),
-    get_route("/metrics", "Figures in Prometheus' text format.", &[], &[("text/plain", "Text")], || get(metrics::metrics)),
-    get_route("/openapi.json", "This description.", &[], &[(JSON, "Any")], || get(openapi::openapi)),
+    get_route(
+        "/healthz",
+        "Tells that the process lives.",
+        &[],
+        &[(JSON, "Any")],
+        || get(health::live),
+    ),
+    get_route(
+        "/readyz",
+        "Tells whether the server is ready: recovered, and no view failed; 503 with reasons otherwise.",
+        &[],
+        &[(JSON, "Readiness")],
+        || get(health::ready),
+    ),
+    get_route(
+        "/metrics",
+        "Figures in Prometheus' text format.",
+        &[],
+        &[("text/plain", "Text")],
+        || get(metrics::metrics),
+    ),
+    get_route("/openapi.json", "This description.", &[], &[(JSON, "Any")], || {
+        get(openapi::openapi)
+    }),
     Route {
         method: RouteMethod::Post,
         path: "/api/v1/sql",
@@ -94,10 +123,22 @@ pub static ROUTES: &[Route] = &[
         answers: &[(JSON, "SqlResult"), (ARROW, "Binary")],
         handler: || post(sql::sql),
     },
-    get_route("/api/v1/queryable_state", "Lists all tables, views and state tables that can be read.", &[], &[(JSON, "Inventory")], || get(inventory::list)),
+    get_route(
+        "/api/v1/queryable_state",
+        "Lists all tables, views and state tables that can be read.",
+        &[],
+        &[(JSON, "Inventory")],
+        || get(inventory::list),
+    ),
     Route {
         column_parameters: true,
-        ..get_route("/api/v1/queryable_state/{name}", "Looks up one key.", lookup::PARAMETERS, &[(JSON, "Lookup")], || get(lookup::look_up))
+        ..get_route(
+            "/api/v1/queryable_state/{name}",
+            "Looks up one key.",
+            lookup::PARAMETERS,
+            &[(JSON, "Lookup")],
+            || get(lookup::look_up),
+        )
     },
     Route {
         method: RouteMethod::Post,
@@ -109,13 +150,55 @@ pub static ROUTES: &[Route] = &[
         answers: &[(JSON, "LookupResults")],
         handler: || post(lookup_many::look_up_many),
     },
-    get_route("/api/v1/queryable_state/{name}/scan", "Reads a page of rows; the cursor stays at the epoch of the first page.", scan::PARAMETERS, &[(JSON, "Page")], || get(scan::page)),
-    get_route("/api/v1/queryable_state/{name}/scan.ndjson", "Streams all rows at one epoch as NDJSON.", export::PARAMETERS_NDJSON, &[(NDJSON, "Text")], || get(export::ndjson)),
-    get_route("/api/v1/queryable_state/{name}/scan.csv", "Streams all rows at one epoch as CSV.", export::PARAMETERS, &[(CSV, "Text")], || get(export::csv)),
-    get_route("/api/v1/queryable_state/{name}/scan.arrow", "Streams all rows at one epoch as an Arrow IPC stream.", export::PARAMETERS, &[(ARROW, "Binary")], || get(export::arrow)),
-    get_route("/api/v1/queryable_state/{name}/scan.parquet", "Streams all rows at one epoch as a Parquet file.", export::PARAMETERS, &[(PARQUET, "Binary")], || get(export::parquet)),
-    get_route("/api/v1/queryable_state/{name}/changes", "Streams changes as server-sent events; resumable by epoch.", changes::PARAMETERS, &[("text/event-stream", "Change")], || get(changes::changes)),
-    get_route("/api/v1/queryable_state/{name}/digest", "Digests all rows, whatever their order.", &[], &[(JSON, "Digest")], || get(inventory::digest)),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan",
+        "Reads a page of rows; the cursor stays at the epoch of the first page.",
+        scan::PARAMETERS,
+        &[(JSON, "Page")],
+        || get(scan::page),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.ndjson",
+        "Streams all rows at one epoch as NDJSON.",
+        export::PARAMETERS_NDJSON,
+        &[(NDJSON, "Text")],
+        || get(export::ndjson),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.csv",
+        "Streams all rows at one epoch as CSV.",
+        export::PARAMETERS,
+        &[(CSV, "Text")],
+        || get(export::csv),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.arrow",
+        "Streams all rows at one epoch as an Arrow IPC stream.",
+        export::PARAMETERS,
+        &[(ARROW, "Binary")],
+        || get(export::arrow),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.parquet",
+        "Streams all rows at one epoch as a Parquet file.",
+        export::PARAMETERS,
+        &[(PARQUET, "Binary")],
+        || get(export::parquet),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/changes",
+        "Streams changes as server-sent events; resumable by epoch.",
+        changes::PARAMETERS,
+        &[("text/event-stream", "Change")],
+        || get(changes::changes),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/digest",
+        "Digests all rows, whatever their order.",
+        &[],
+        &[(JSON, "Digest")],
+        || get(inventory::digest),
+    ),
     Route {
         method: RouteMethod::Post,
         path: "/api/v1/tables/{name}/rows",

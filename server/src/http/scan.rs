@@ -19,20 +19,38 @@ const LIMIT_DEFAULT: usize = 1_000;
 const LIMIT_MAX: usize = 10_000;
 
 /// `columns=a,b`.
-pub const COLUMNS: Parameter =
-    Parameter { name: "columns", kind: Kind::Text, help: "Columns to read, separated by commas; default: all." };
+pub const COLUMNS: Parameter = Parameter {
+    name: "columns",
+    kind: Kind::Text,
+    help: "Columns to read, separated by commas; default: all.",
+};
 /// `where=total > 60`.
-pub const WHERE: Parameter = Parameter { name: "where", kind: Kind::Text, help: "A SQL predicate that rows must meet." };
+pub const WHERE: Parameter = Parameter {
+    name: "where",
+    kind: Kind::Text,
+    help: "A SQL predicate that rows must meet.",
+};
 /// `epoch=4210`.
-pub const EPOCH: Parameter =
-    Parameter { name: "epoch", kind: Kind::Integer, help: "Read as of this sealed epoch; default: the newest." };
+pub const EPOCH: Parameter = Parameter {
+    name: "epoch",
+    kind: Kind::Integer,
+    help: "Read as of this sealed epoch; default: the newest.",
+};
 
 /// What the route takes.
 pub const PARAMETERS: &[Parameter] = &[
     COLUMNS,
     WHERE,
-    Parameter { name: "limit", kind: Kind::Integer, help: "Rows at most, 1 to 10000; default 1000." },
-    Parameter { name: "cursor", kind: Kind::Text, help: "`next_cursor` of the page before; the rest of the query must be the same." },
+    Parameter {
+        name: "limit",
+        kind: Kind::Integer,
+        help: "Rows at most, 1 to 10000; default 1000.",
+    },
+    Parameter {
+        name: "cursor",
+        kind: Kind::Text,
+        help: "`next_cursor` of the page before; the rest of the query must be the same.",
+    },
     EPOCH,
     NUMBERS,
 ];
@@ -72,10 +90,14 @@ fn limit(query: &Parameters<'_>) -> Result<usize, ApiError> {
     if (1..=LIMIT_MAX).contains(&limit) {
         return Ok(limit);
     }
-    Err(ApiError::invalid("HTTP-0004", "cannot read parameter `limit`: out of range")
-        .fact("seen", limit)
-        .fact("expected", format!("1 to {LIMIT_MAX}"))
-        .attempt("read on with `cursor`, or read everything from /scan.ndjson, /scan.csv, /scan.arrow or /scan.parquet"))
+    Err(
+        ApiError::invalid("HTTP-0004", "cannot read parameter `limit`: out of range")
+            .fact("seen", limit)
+            .fact("expected", format!("1 to {LIMIT_MAX}"))
+            .attempt(
+                "read on with `cursor`, or read everything from /scan.ndjson, /scan.csv, /scan.arrow or /scan.parquet",
+            ),
+    )
 }
 
 /// What a cursor is good for: the same collection, columns and predicate.
@@ -95,17 +117,28 @@ fn write_cursor(cursor: ScanCursor, request: &ScanRequest) -> String {
 }
 
 fn read_cursor(text: &str, request: &ScanRequest) -> Result<ScanCursor, ApiError> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| <[u8; 20]>::try_from(bytes).ok());
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text)
+        .ok()
+        .and_then(|bytes| <[u8; 20]>::try_from(bytes).ok());
     let Some(bytes) = bytes else {
-        return Err(ApiError::invalid("HTTP-0010", "cannot read parameter `cursor`: not a cursor of this server")
-            .attempt("pass `next_cursor` of the page before as it is"));
+        return Err(ApiError::invalid(
+            "HTTP-0010",
+            "cannot read parameter `cursor`: not a cursor of this server",
+        )
+        .attempt("pass `next_cursor` of the page before as it is"));
     };
     let word = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     if bytes[16..] != fingerprint(request).to_be_bytes() {
-        return Err(ApiError::invalid("HTTP-0010", "cannot read on: the cursor belongs to another scan")
-            .attempt("keep the name, `columns` and `where` of the first page"));
+        return Err(
+            ApiError::invalid("HTTP-0010", "cannot read on: the cursor belongs to another scan")
+                .attempt("keep the name, `columns` and `where` of the first page"),
+        );
     }
-    Ok(ScanCursor { epoch: Epoch(word(0)), position: word(8) })
+    Ok(ScanCursor {
+        epoch: Epoch(word(0)),
+        position: word(8),
+    })
 }
 
 /// Answers with a page of rows: `{"epoch","rows":[...],"next_cursor"}`.
@@ -113,16 +146,20 @@ pub async fn page(State(app): State<App>, Name(name): Name, RawQuery(query): Raw
     let query = Parameters::parse(query.as_deref(), PARAMETERS)?;
     let (numbers, limit) = (query.numbers()?, limit(&query)?);
     let mut wanted = request(name, &query)?;
-    wanted.cursor = query.text("cursor").map(|text| read_cursor(text, &wanted)).transpose()?;
+    wanted.cursor = query
+        .text("cursor")
+        .map(|text| read_cursor(text, &wanted))
+        .transpose()?;
     let (rows, epoch, next) = app.database().scan_page(wanted.clone(), limit).await?;
     let object = RowObject::new(rows.schema_ref().fields(), numbers);
+    let object = object.over(rows.columns())?;
     let mut body = Vec::with_capacity(64 + 64 * rows.num_rows());
     write!(body, "{{\"epoch\":{epoch},\"rows\":[").expect("a Vec takes every write");
     for row in 0..rows.num_rows() {
         if row > 0 {
             body.push(b',');
         }
-        object.write(&mut body, rows.columns(), row);
+        object.write(&mut body, row);
     }
     body.extend_from_slice(b"],\"next_cursor\":");
     match next {
@@ -138,13 +175,20 @@ mod tests {
     use super::*;
 
     fn scan(name: &str, filter: Option<&str>) -> ScanRequest {
-        ScanRequest { name: name.into(), filter: filter.map(str::to_owned), ..ScanRequest::default() }
+        ScanRequest {
+            name: name.into(),
+            filter: filter.map(str::to_owned),
+            ..ScanRequest::default()
+        }
     }
 
     #[test]
     fn cursor_comes_back_as_it_was_for_the_same_scan_only() {
         let wanted = scan("by_owner", Some("total > 60"));
-        let cursor = ScanCursor { epoch: Epoch(4210), position: u64::MAX - 1 };
+        let cursor = ScanCursor {
+            epoch: Epoch(4210),
+            position: u64::MAX - 1,
+        };
         let text = write_cursor(cursor, &wanted);
         assert_eq!(read_cursor(&text, &wanted).ok(), Some(cursor));
         assert!(read_cursor(&text, &scan("by_owner", None)).is_err());

@@ -10,9 +10,8 @@ use super::request::{parse_object, read_body};
 use super::respond;
 use super::sql_parameters::parameters;
 use super::stream::{rows_body, started};
-use super::types::type_name;
-use crate::encode::{Format, Numbers, write_json_text};
-use crate::pending::write_json;
+use crate::encode::{Format, Numbers, json_writers, write_json_text};
+use crate::pending::pgtype::ColumnType;
 use arrow::array::RecordBatch;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -44,7 +43,12 @@ struct Done {
 
 fn accepts_arrow(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|media| media.split(';').next().is_some_and(|media| media.trim() == Format::Arrow.content_type()))
+    values.flat_map(|value| value.split(',')).any(|media| {
+        media
+            .split(';')
+            .next()
+            .is_some_and(|media| media.trim() == Format::Arrow.content_type())
+    })
 }
 
 impl Request {
@@ -53,16 +57,30 @@ impl Request {
         let body = read_body(headers, body, app.limits()).await?;
         let mut object = parse_object(&body, &["sql", "params"])?;
         let Some(Value::String(sql)) = object.remove("sql") else {
-            return Err(ApiError::invalid("HTTP-0006", "cannot run a statement: the request's body has no text `sql`")
-                .attempt("{\"sql\": \"SELECT 1\"}"));
+            return Err(ApiError::invalid(
+                "HTTP-0006",
+                "cannot run a statement: the request's body has no text `sql`",
+            )
+            .attempt("{\"sql\": \"SELECT 1\"}"));
         };
         let limit = app.limits().statement_bytes_max;
         if sql.len() > limit {
-            let error = Error::new(ErrorKind::Invalid, "HTTP-0013", "cannot run the statement: its text is too long");
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "HTTP-0013",
+                "cannot run the statement: its text is too long",
+            );
             let error = error.sqlstate("54000").fact("seen", format!("{} bytes", sql.len()));
-            return Err(error.fact("limit", format!("{limit} bytes, set by --max-statement")).into());
+            return Err(error
+                .fact("limit", format!("{limit} bytes, set by --max-statement"))
+                .into());
         }
-        Ok(Request { sql, parameters: parameters(object.get("params"))?, numbers, arrow: accepts_arrow(headers) })
+        Ok(Request {
+            sql,
+            parameters: parameters(object.get("params"))?,
+            numbers,
+            arrow: accepts_arrow(headers),
+        })
     }
 }
 
@@ -72,14 +90,19 @@ pub async fn sql(State(app): State<App>, RawQuery(query): RawQuery, headers: Hea
     let mut session = app.database().session();
     let statements = session.parse(&request.sql).map_err(ApiError::of_statement)?;
     if statements.len() > 1 && !request.parameters.is_empty() {
-        return Err(ApiError::invalid("HTTP-0006", "cannot run several statements with parameters")
-            .fact("statements", statements.len())
-            .attempt("send one statement per request"));
+        return Err(
+            ApiError::invalid("HTTP-0006", "cannot run several statements with parameters")
+                .fact("statements", statements.len())
+                .attempt("send one statement per request"),
+        );
     }
     match (statements.as_slice(), request.arrow) {
         ([statement], true) => run_arrow(&app, session, statement, &request).await,
-        (_, true) => Err(ApiError::invalid("HTTP-0017", "cannot answer as an Arrow stream: not exactly one statement")
-            .fact("statements", statements.len())),
+        (_, true) => Err(ApiError::invalid(
+            "HTTP-0017",
+            "cannot answer as an Arrow stream: not exactly one statement",
+        )
+        .fact("statements", statements.len())),
         ([statement], false) => {
             let done = run(&app, &mut session, statement, &request, 0).await?;
             Ok(respond::json(StatusCode::OK, Some(done.epoch), done.json))
@@ -105,7 +128,11 @@ async fn run_each(
     request: &Request,
 ) -> Result<(Vec<u8>, Epoch), ApiError> {
     let (mut body, mut epoch) = (vec![b'['], app.database().epoch());
-    let mut offsets = Offsets { sql: &request.sql, byte: 0, characters: 0 };
+    let mut offsets = Offsets {
+        sql: &request.sql,
+        byte: 0,
+        characters: 0,
+    };
     for (index, statement) in statements.iter().enumerate() {
         let done = run(app, session, statement, request, body.len()).await;
         let done = done.map_err(|error| offsets.moved(error, statement))?;
@@ -134,7 +161,9 @@ impl Offsets<'_> {
 
     /// Makes the position of an error, which is one in the statement, one in the script.
     fn moved(&self, error: ApiError, statement: &Statement) -> ApiError {
-        let Some(start) = self.start(statement) else { return error };
+        let Some(start) = self.start(statement) else {
+            return error;
+        };
         error.moved(self.characters + self.sql[self.byte..self.byte + start].chars().count())
     }
 
@@ -155,7 +184,10 @@ async fn run(
     request: &Request,
     used: usize,
 ) -> Result<Done, ApiError> {
-    let outcome = session.execute(statement, &request.parameters).await.map_err(ApiError::of_statement)?;
+    let outcome = session
+        .execute(statement, &request.parameters)
+        .await
+        .map_err(ApiError::of_statement)?;
     match outcome {
         Outcome::Rows(rows) if rows.verb == "SUBSCRIBE" => Err(endless()),
         Outcome::Rows(rows) => {
@@ -171,13 +203,20 @@ async fn run(
 }
 
 fn endless() -> ApiError {
-    ApiError::invalid("HTTP-0017", "cannot answer SUBSCRIBE as one JSON document: it has no end")
-        .attempt("GET /api/v1/queryable_state/{name}/changes, or `Accept: application/vnd.apache.arrow.stream`")
+    ApiError::invalid(
+        "HTTP-0017",
+        "cannot answer SUBSCRIBE as one JSON document: it has no end",
+    )
+    .attempt("GET /api/v1/queryable_state/{name}/changes, or `Accept: application/vnd.apache.arrow.stream`")
 }
 
 async fn refuse_copy(copy: Box<dyn CopyIn>) -> ApiError {
-    let error = Error::new(ErrorKind::Unsupported, "HTTP-0017", "cannot run COPY FROM STDIN over HTTP: a request has no second body")
-        .attempt("POST /api/v1/tables/{name}/rows with NDJSON, JSON, CSV or Arrow");
+    let error = Error::new(
+        ErrorKind::Unsupported,
+        "HTTP-0017",
+        "cannot run COPY FROM STDIN over HTTP: a request has no second body",
+    )
+    .attempt("POST /api/v1/tables/{name}/rows with NDJSON, JSON, CSV or Arrow");
     copy.abort(error.clone()).await;
     ApiError::of_statement(error)
 }
@@ -203,7 +242,7 @@ async fn collect(mut rows: Rows, epoch: Epoch, numbers: Numbers, limit: usize) -
         json.extend_from_slice(if index > 0 { b",{\"name\":" } else { b"{\"name\":" });
         write_json_text(&mut json, field.name());
         json.extend_from_slice(b",\"type\":");
-        write_json_text(&mut json, &type_name(field));
+        write_json_text(&mut json, &ColumnType::of(field).display());
         json.push(b'}');
     }
     json.extend_from_slice(b"],\"rows\":[");
@@ -225,13 +264,14 @@ fn write_rows(
     numbers: Numbers,
     limit: usize,
 ) -> Result<(), ApiError> {
+    let columns = json_writers(batch.schema_ref().fields(), batch.columns(), numbers)?;
     for row in 0..batch.num_rows() {
         json.extend_from_slice(if *count > 0 { b",[" } else { b"[" });
-        for (index, column) in batch.columns().iter().enumerate() {
+        for (index, column) in columns.iter().enumerate() {
             if index > 0 {
                 json.push(b',');
             }
-            write_json(json, column.as_ref(), row, numbers == Numbers::Raw);
+            column.write(json, row);
         }
         json.push(b']');
         *count += 1;
@@ -243,16 +283,23 @@ fn write_rows(
 }
 
 fn too_large(rows: u64, limit: usize) -> ApiError {
-    Error::new(ErrorKind::Invalid, "HTTP-0014", "cannot answer as one JSON document: the result is too large")
-        .sqlstate("54000")
-        .fact("limit", format!("{limit} bytes, set by --max-result"))
-        .fact("reached at", format!("row {rows}"))
-        .attempt("`Accept: application/vnd.apache.arrow.stream`, LIMIT, or /api/v1/queryable_state/{name}/scan.ndjson")
-        .into()
+    Error::new(
+        ErrorKind::Invalid,
+        "HTTP-0014",
+        "cannot answer as one JSON document: the result is too large",
+    )
+    .sqlstate("54000")
+    .fact("limit", format!("{limit} bytes, set by --max-result"))
+    .fact("reached at", format!("row {rows}"))
+    .attempt("`Accept: application/vnd.apache.arrow.stream`, LIMIT, or /api/v1/queryable_state/{name}/scan.ndjson")
+    .into()
 }
 
 async fn run_arrow(app: &App, mut session: Session, statement: &Statement, request: &Request) -> Answer {
-    let outcome = session.execute(statement, &request.parameters).await.map_err(ApiError::of_statement)?;
+    let outcome = session
+        .execute(statement, &request.parameters)
+        .await
+        .map_err(ApiError::of_statement)?;
     let rows = match outcome {
         Outcome::Rows(rows) => rows,
         Outcome::Command { tag, notices } => {
@@ -260,7 +307,13 @@ async fn run_arrow(app: &App, mut session: Session, statement: &Statement, reque
             return Ok(respond::json(StatusCode::OK, Some(done.epoch), done.json));
         }
         Outcome::CopyIn(copy) => return Err(refuse_copy(copy).await),
-        Outcome::Empty => return Ok(respond::json(StatusCode::OK, None, command("", &[], session.last_epoch()).json)),
+        Outcome::Empty => {
+            return Ok(respond::json(
+                StatusCode::OK,
+                None,
+                command("", &[], session.last_epoch()).json,
+            ));
+        }
     };
     stream_arrow(app, session, rows).await
 }

@@ -19,8 +19,10 @@ pub fn parameters(field: Option<&Value>) -> Result<Vec<ScalarValue>, ApiError> {
     match field {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(values)) => Ok(values.iter().map(value).collect()),
-        Some(_) => Err(ApiError::invalid("HTTP-0006", "cannot read `params` of the request's body: not a list")
-            .attempt("{\"sql\": \"SELECT $1 + $2\", \"params\": [1, 2]}")),
+        Some(_) => Err(
+            ApiError::invalid("HTTP-0006", "cannot read `params` of the request's body: not a list")
+                .attempt("{\"sql\": \"SELECT $1 + $2\", \"params\": [1, 2]}"),
+        ),
     }
 }
 
@@ -67,7 +69,10 @@ mod tests {
         assert_eq!(values[0], ScalarValue::Int64(Some(1)));
         assert_eq!(values[1], ScalarValue::Int64(Some(9_007_199_254_740_993)));
         assert_eq!(values[2], ScalarValue::Decimal128(Some(-10), 3, 2));
-        assert_eq!(values[3], ScalarValue::Decimal128(Some(12_345_678_901_234_567_890), 20, 0));
+        assert_eq!(
+            values[3],
+            ScalarValue::Decimal128(Some(12_345_678_901_234_567_890), 20, 0)
+        );
         assert!(matches!(&values[4], ScalarValue::Utf8(Some(text)) if text.parse() == Ok(1000.0)));
         assert_eq!(values[5], ScalarValue::Utf8(Some("x".into())));
         assert_eq!(values[6], ScalarValue::Null);

@@ -42,7 +42,13 @@ pub struct Target {
 /// A body and what feeds it.
 pub fn channel(write_timeout: Duration) -> (Target, Body) {
     let (sender, receiver) = mpsc::channel(CHUNKS);
-    (Target { chunks: sender, write_timeout }, Body::from_stream(ReceiverStream::new(receiver)))
+    (
+        Target {
+            chunks: sender,
+            write_timeout,
+        },
+        Body::from_stream(ReceiverStream::new(receiver)),
+    )
 }
 
 impl Target {
@@ -55,8 +61,12 @@ impl Target {
         match tokio::time::timeout(self.write_timeout, self.chunks.send(Ok(chunk))).await {
             Ok(sent) => sent.map_err(|_| End::Gone),
             Err(_) => Err(End::Failed(
-                Error::new(ErrorKind::Unavailable, "HTTP-0016", "cannot send more rows: the client stopped reading")
-                    .fact("limit", format!("{:?}, set by --write-timeout", self.write_timeout)),
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "HTTP-0016",
+                    "cannot send more rows: the client stopped reading",
+                )
+                .fact("limit", format!("{:?}, set by --write-timeout", self.write_timeout)),
             )),
         }
     }
@@ -130,7 +140,9 @@ pub fn rows_body(
 async fn send_rows(mut encoder: Box<dyn Encoder>, mut source: BatchStream, target: &Target) -> Result<(), End> {
     let mut out = Vec::new();
     encoder.start(&mut out)?;
-    target.pump(&mut source, |batch, _, out| encoder.batch(batch, out), &mut out).await?;
+    target
+        .pump(&mut source, |batch, _, out| encoder.batch(batch, out), &mut out)
+        .await?;
     encoder.finish(&mut out)?;
     target.send(&mut out).await
 }

@@ -18,7 +18,10 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 
 /// A path of segments, each percent-encoded.
 pub fn path(segments: &[&str]) -> String {
-    segments.iter().map(|segment| format!("/{}", utf8_percent_encode(segment, ESCAPED))).collect()
+    segments
+        .iter()
+        .map(|segment| format!("/{}", utf8_percent_encode(segment, ESCAPED)))
+        .collect()
 }
 
 /// Appends `name=value` to a path that has a `?`.
@@ -41,15 +44,26 @@ impl Client {
             .timeout_connect(Some(Duration::from_secs(10)))
             .build();
         let base = url.trim_end_matches('/');
-        let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
-        Client { agent: config.into(), base }
+        let base = if base.contains("://") {
+            base.to_owned()
+        } else {
+            format!("http://{base}")
+        };
+        Client {
+            agent: config.into(),
+            base,
+        }
     }
 
     fn checked(&self, answer: std::result::Result<Response<Body>, ureq::Error>) -> Result<Response<Body>> {
         let answer = answer.map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "CLI-0010", format!("cannot reach the server at {}: {error}", self.base))
-                .attempt("cenote serve, and --url with the address that it prints")
-                .source(error)
+            Error::new(
+                ErrorKind::Unavailable,
+                "CLI-0010",
+                format!("cannot reach the server at {}: {error}", self.base),
+            )
+            .attempt("cenote serve, and --url with the address that it prints")
+            .source(error)
         })?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -78,7 +92,9 @@ impl Client {
     pub fn query(&self, sql: &str) -> Result<Response<Body>> {
         let body = serde_json::json!({ "sql": sql }).to_string();
         let request = self.agent.post(format!("{}/api/v1/sql", self.base));
-        let request = request.header("Content-Type", "application/json").header("Accept", Format::Arrow.content_type());
+        let request = request
+            .header("Content-Type", "application/json")
+            .header("Accept", Format::Arrow.content_type());
         self.checked(request.send(body.as_bytes()))
     }
 }
@@ -93,7 +109,9 @@ fn refusal(error: &Value) -> Error {
         }
     }
     if let Some(detail) = error["detail"].as_str() {
-        refusal = detail.lines().fold(refusal, |refusal, line| refusal.fact("detail", line));
+        refusal = detail
+            .lines()
+            .fold(refusal, |refusal, line| refusal.fact("detail", line));
     }
     match error["hint"].as_str() {
         Some(hint) => refusal.attempt(hint),
@@ -103,12 +121,16 @@ fn refusal(error: &Value) -> Error {
 
 /// Reads the whole answer as JSON.
 pub fn read_json(answer: Response<Body>) -> Result<Value> {
-    serde_json::from_reader(BufReader::new(answer.into_body().into_reader())).map_err(|error| unexpected(&error.to_string()))
+    serde_json::from_reader(BufReader::new(answer.into_body().into_reader()))
+        .map_err(|error| unexpected(&error.to_string()))
 }
 
 /// Whether the answer is an Arrow stream.
 pub fn is_arrow(answer: &Response<Body>) -> bool {
-    answer.headers().get("content-type").is_some_and(|value| value == Format::Arrow.content_type())
+    answer
+        .headers()
+        .get("content-type")
+        .is_some_and(|value| value == Format::Arrow.content_type())
 }
 
 /// The batches of an Arrow stream.
@@ -118,9 +140,13 @@ pub fn batches(answer: Response<Body>) -> Result<(SchemaRef, impl Iterator<Item 
 }
 
 fn cut(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Unavailable, "CLI-0014", format!("cannot read the rows to their end: {error}"))
-        .attempt("run the command again; the server's log says why it stopped sending")
-        .source(error)
+    Error::new(
+        ErrorKind::Unavailable,
+        "CLI-0014",
+        format!("cannot read the rows to their end: {error}"),
+    )
+    .attempt("run the command again; the server's log says why it stopped sending")
+    .source(error)
 }
 
 /// Copies the answer to the output.
