@@ -118,9 +118,15 @@ fn parquet_file_reads_back_as_it_was() {
 
 #[test]
 fn parquet_gives_bytes_away_before_the_end() {
-    let values: ArrayRef = Arc::new(StringArray::from_iter_values(
-        (0..CHUNK_ROWS).map(|row| format!("{row:0>500}")),
-    ));
+    let mut seed = 1u64;
+    let mut word = || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        format!("{:016x}", seed ^ (seed >> 29))
+    };
+    let texts = (0..CHUNK_ROWS).map(|_| (0..32).map(|_| word()).collect::<String>());
+    let values: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
     let batch = RecordBatch::try_from_iter([("v", values)]).unwrap();
     let mut encoder = Format::Parquet.encoder(&batch.schema(), Numbers::Raw).unwrap();
     let mut out = Vec::new();

@@ -81,12 +81,10 @@ fn queries_are_told_by_their_first_word() {
 
 #[test]
 fn errors_with_a_position_show_the_line_and_a_caret() {
-    let error = Error::new(ErrorKind::Invalid, "SQL-0007", "cannot find column `totl`").position(12 + 10);
+    let error = Error::new(ErrorKind::Invalid, "SQL-0007", "cannot find column `totl`").position(13 + 10);
     let shown = locate(error, "SELECT usr,\n   total, totl FROM t").render();
-    assert_eq!(
-        shown,
-        "error[SQL-0007]: cannot find column `totl`\n  line: 2:    total, totl FROM t\n  here:           ^"
-    );
+    let expected = "error[SQL-0007]: cannot find column `totl`\n  line: 2:    total, totl FROM t\n  here: ";
+    assert_eq!(shown, format!("{expected}{}^", " ".repeat("2:    total, ".len())));
     let bare = Error::new(ErrorKind::Invalid, "SQL-0007", "cannot parse");
     assert_eq!(locate(bare, "SELECT").render(), "error[SQL-0007]: cannot parse");
 }
