@@ -323,7 +323,7 @@ impl Database {
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             rows += batch.num_rows() as u64;
-            digest.update(&batch, None);
+            digest.update(&batch, None)?;
         }
         Ok((digest.finish_hex(), rows, epoch))
     }
