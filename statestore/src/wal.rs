@@ -17,12 +17,12 @@
 //! # Source
 //! Fate of a failed sync: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
 
-use std::fs::{self, File, TryLockError};
-use std::io;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::{Error, Result};
+use folder::FolderLock;
 use frame::{HEAD, Head, Place, Purpose};
 use identity::Identity;
 use recovery::Survey;
@@ -30,6 +30,7 @@ use segment::{HEADER, Segment};
 
 mod fault;
 mod files;
+mod folder;
 mod frame;
 mod identity;
 mod record;
@@ -48,7 +49,6 @@ pub use replay::Replay;
 
 /// Appended bytes beyond which they are handed to the operating system before the next sync.
 const BUFFER_BYTES: usize = 1 << 20;
-const LOCK_NAME: &str = "lock";
 
 /// How to keep a log.
 #[derive(Clone, Debug)]
@@ -118,8 +118,8 @@ impl Log {
     /// - `Corrupt`: a record is damaged, or a file is damaged or missing; names file and byte. Nothing was changed.
     /// - `Unsupported`: a newer release wrote it. Nothing was changed.
     pub fn open(folder: &Path, options: LogOptions) -> Result<(Log, Replay)> {
-        create_folder(folder, options.files.as_ref())?;
-        let lock = lock(folder)?;
+        folder::create(folder, options.files.as_ref())?;
+        let lock = FolderLock::take(folder)?;
         let mut survey = recovery::survey(folder)?;
         let file = survey.settle(folder, options.files.as_ref())?;
         let Survey {
@@ -336,58 +336,4 @@ impl Log {
         }
         outcome
     }
-}
-
-/// Creates the folder, durably, if it is not there.
-fn create_folder(folder: &Path, files: &dyn Files) -> Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let failed = |error| fault::io("create", folder, error);
-    let above = folder
-        .parent()
-        .filter(|above| !above.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    create_folder(above, files)?;
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
-        _ => files.sync_folder(above).map_err(failed),
-    }
-}
-
-/// A folder taken for this process. The lock ends with the process, however that ends.
-#[derive(Debug)]
-struct FolderLock(File);
-
-impl Drop for FolderLock {
-    /// Closing the file is not enough: a child that is just being started holds a copy of it until it runs.
-    fn drop(&mut self) {
-        let _ = self.0.unlock();
-    }
-}
-
-fn lock(folder: &Path) -> Result<FolderLock> {
-    let path = folder.join(LOCK_NAME);
-    let failed = |error| fault::io("lock", &path, error);
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let holder = fs::read_to_string(&path).unwrap_or_default();
-            return Err(fault::locked(folder, holder.trim()));
-        }
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-    }
-    let lock = FolderLock(file);
-    let holder = format!("{}\n", std::process::id());
-    io::Write::write_all(&mut &lock.0, holder.as_bytes()).map_err(failed)?;
-    // Not cut to zero before: some file systems then wait for the disk.
-    lock.0.set_len(holder.len() as u64).map_err(failed)?;
-    Ok(lock)
 }

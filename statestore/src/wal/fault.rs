@@ -43,7 +43,7 @@ pub(super) fn unreadable_record(segment: &Path, offset: u64, cause: arrow::error
         "cannot read `{}` at byte {offset}: its batches do not decode: {cause}",
         segment.display()
     );
-    Error::new(ErrorKind::Corrupt, "WAL-0002", message).source(cause)
+    Error::new(ErrorKind::Corrupt, "WAL-0009", message).source(cause)
 }
 
 /// Records between two segments are not there.

@@ -1,6 +1,7 @@
 //! Shared by the tests of the log: records to write, folders to compare, random numbers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use arrow::array::{ArrayRef, Int64Array, StringArray};
 use arrow::record_batch::RecordBatch;
 
 use super::*;
+use crate::wal::folder::LOCK_NAME;
 use crate::{Epoch, ErrorKind};
 
 mod crash;
@@ -91,11 +93,11 @@ fn read(folder: &Path) -> Result<Vec<Record>> {
     open(folder).map(|(_, records)| records)
 }
 
-/// Writes groups of records, each group with one sync; does not close.
-fn write(folder: &Path, segment_bytes: u64, groups: &[std::ops::Range<u64>]) {
+/// Writes records up to the last of `bounds`, which is left out, with a sync before each bound; does not close.
+fn write(folder: &Path, segment_bytes: u64, bounds: &[u64]) {
     let (mut log, _) = Log::open(folder, options(segment_bytes)).unwrap();
-    for group in groups {
-        for number in group.clone() {
+    for group in bounds.windows(2) {
+        for number in group[0]..group[1] {
             log.append(&record(number)).unwrap();
         }
         log.sync().unwrap();

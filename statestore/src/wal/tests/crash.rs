@@ -25,9 +25,19 @@ struct Supply {
 
 #[derive(Debug)]
 enum Pending {
-    Renamed { from: PathBuf, to: PathBuf, replaced: Option<Vec<u8>> },
-    Removed { path: PathBuf, bytes: Vec<u8> },
-    Truncated { inode: u64, bytes: Vec<u8> },
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+        replaced: Option<Vec<u8>>,
+    },
+    Removed {
+        path: PathBuf,
+        bytes: Vec<u8>,
+    },
+    Truncated {
+        inode: u64,
+        bytes: Vec<u8>,
+    },
 }
 
 fn inode(file: &File) -> u64 {
@@ -37,10 +47,19 @@ fn inode(file: &File) -> u64 {
 impl Power {
     /// What is in the folder now is durable.
     fn new(folder: &Path, steps_left: u64) -> Arc<Power> {
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| File::open(entry.unwrap().path()).unwrap());
-        let durable = files.map(|file| (inode(&file), file.metadata().unwrap().len())).collect();
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| File::open(entry.unwrap().path()).unwrap());
+        let durable = files
+            .map(|file| (inode(&file), file.metadata().unwrap().len()))
+            .collect();
         let folder = folder.to_path_buf();
-        Arc::new(Power(Mutex::new(Supply { folder, steps_left, durable, pending: Vec::new() })))
+        Arc::new(Power(Mutex::new(Supply {
+            folder,
+            steps_left,
+            durable,
+            pending: Vec::new(),
+        })))
     }
 
     fn step(&self) -> io::Result<MutexGuard<'_, Supply>> {
@@ -73,17 +92,24 @@ impl Power {
 
 impl Supply {
     fn paths(&self) -> Vec<PathBuf> {
-        std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+        std::fs::read_dir(&self.folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect()
     }
 
     fn path_of(&self, wanted: u64) -> PathBuf {
-        self.paths().into_iter().find(|path| inode(&File::open(path).unwrap()) == wanted).unwrap()
+        self.paths()
+            .into_iter()
+            .find(|path| inode(&File::open(path).unwrap()) == wanted)
+            .unwrap()
     }
 
     /// Puts a file back whose contents were durable.
     fn put_back(&mut self, path: &Path, bytes: &[u8]) {
         std::fs::write(path, bytes).unwrap();
-        self.durable.insert(inode(&File::open(path).unwrap()), bytes.len() as u64);
+        self.durable
+            .insert(inode(&File::open(path).unwrap()), bytes.len() as u64);
     }
 
     fn undo(&mut self, change: Pending) {
@@ -113,14 +139,18 @@ impl Files for Power {
         let mut supply = self.step()?;
         let synced = inode(file);
         supply.durable.insert(synced, file.metadata()?.len());
-        supply.pending.retain(|change| !matches!(change, Pending::Truncated { inode, .. } if *inode == synced));
+        supply
+            .pending
+            .retain(|change| !matches!(change, Pending::Truncated { inode, .. } if *inode == synced));
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let mut supply = self.step()?;
         if folder == supply.folder {
-            supply.pending.retain(|change| matches!(change, Pending::Truncated { .. }));
+            supply
+                .pending
+                .retain(|change| matches!(change, Pending::Truncated { .. }));
         }
         Ok(())
     }
@@ -136,14 +166,21 @@ impl Files for Power {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut supply = self.step()?;
         let replaced = std::fs::read(to).ok();
-        supply.pending.push(Pending::Renamed { from: from.into(), to: to.into(), replaced });
+        supply.pending.push(Pending::Renamed {
+            from: from.into(),
+            to: to.into(),
+            replaced,
+        });
         Disk.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut supply = self.step()?;
         let bytes = std::fs::read(path)?;
-        supply.pending.push(Pending::Removed { path: path.into(), bytes });
+        supply.pending.push(Pending::Removed {
+            path: path.into(),
+            bytes,
+        });
         Disk.remove(path)
     }
 }
@@ -208,8 +245,17 @@ impl History {
         let records: Vec<Record> = replay.collect::<Result<_>>().unwrap();
         let next = log.next_lsn();
         assert_eq!(records.len() as u64, next - first);
-        assert!(next > self.acknowledged, "{} acknowledged, {} there", self.acknowledged, next - 1);
-        assert!(records.iter().eq(self.written.range(first..next).map(|(_, record)| record)));
+        assert!(
+            next > self.acknowledged,
+            "{} acknowledged, {} there",
+            self.acknowledged,
+            next - 1
+        );
+        assert!(
+            records
+                .iter()
+                .eq(self.written.range(first..next).map(|(_, record)| record))
+        );
         self.written.retain(|lsn, _| *lsn < next);
         self.acknowledged = next - 1;
     }

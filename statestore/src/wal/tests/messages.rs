@@ -45,7 +45,7 @@ XX001 error[WAL-0002]: cannot read `data/wal/00000000000000000007.wal` at byte 4
   expected: record 7
      found: record 9
        try: restore the file from a copy: it was whole once, and nothing was changed in it now
-XX001 error[WAL-0002]: cannot read `data/wal/00000000000000000007.wal` at byte 40: its batches do not decode: Ipc error: bytes follow the last stream
+XX001 error[WAL-0009]: cannot read `data/wal/00000000000000000007.wal` at byte 40: its batches do not decode: Ipc error: bytes follow the last stream
 XX001 error[WAL-0003]: cannot open write-ahead log `data/wal`: segment `00000000000000000007.wal` is missing
   records lost: 7 to 11
            try: restore the segment from a copy: nothing was changed in the folder
