@@ -23,7 +23,7 @@ pub const MEDIA_TYPES: &[(&str, BodyFormat)] = &[
     ("application/x-jsonlines", BodyFormat::Ndjson),
     ("application/json", BodyFormat::JsonArray),
     ("text/csv", BodyFormat::Csv),
-    ("application/vnd.apache.arrow.stream", BodyFormat::Arrow),
+    ("application/vnd.apache.arrow.stream", BodyFormat::ArrowStream),
 ];
 
 fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
@@ -65,9 +65,9 @@ pub async fn append(
     let schema = app.database().append_schema(&name)?;
     let body = read_body(&headers, body, app.limits()).await?;
     let batches = if body.len() <= INLINE_BYTES {
-        decode_body(schema, format, &body)?
+        decode_body(&schema, format, &body)?
     } else {
-        let decoding = tokio::task::spawn_blocking(move || decode_body(schema, format, &body));
+        let decoding = tokio::task::spawn_blocking(move || decode_body(&schema, format, &body));
         decoding
             .await
             .map_err(|error| Error::bug(format!("cannot decode rows: {error}")))??
