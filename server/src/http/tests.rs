@@ -1,5 +1,7 @@
 //! The router as a whole, without a socket.
 
+mod reads;
+
 use super::metrics::Figures;
 use super::routes::{ROUTES, RouteMethod, router};
 use super::*;
