@@ -11,6 +11,7 @@
 //! What a name, a key or a statement means: `cenote_query`.
 
 mod append;
+mod append_columns;
 mod changes;
 mod connection;
 mod error;

@@ -4,7 +4,7 @@
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::port::ConnectorRegistry;
-use cenote_query::{ChangeStream, Database, Session, Statement};
+use cenote_query::Database;
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -172,23 +172,14 @@ pub enum BodyFormat {
     /// CSV with a header line.
     Csv,
     /// Arrow IPC, stream format.
-    Arrow,
+    ArrowStream,
 }
 
 /// Becomes `cenote_connectors::decode::decode_body`.
-pub fn decode_body(_: SchemaRef, _: BodyFormat, _: &[u8]) -> Result<Vec<RecordBatch>> {
+pub fn decode_body(_: &SchemaRef, _: BodyFormat, _: &[u8]) -> Result<Vec<RecordBatch>> {
     Err(Error::new(
         ErrorKind::Unsupported,
         "CONN-0001",
         "cannot decode rows: not built",
-    ))
-}
-
-/// Becomes `Session::execute_changes`.
-pub async fn execute_changes(_: &mut Session, _: &Statement) -> Result<ChangeStream> {
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        "SQL-0001",
-        "cannot follow changes: not built",
     ))
 }

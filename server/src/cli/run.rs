@@ -5,7 +5,7 @@ use super::no_runtime;
 use super::output::Output;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
-use crate::pending::{execute_changes, registry};
+use crate::pending::registry;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement};
@@ -68,7 +68,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         .build()
         .map_err(no_runtime)?;
     let done = runtime.block_on(async {
-        let database = Database::open(config(&options))?;
+        let database = Database::open(config(&options)).await?;
         let line = Line::default();
         let mut printer = Printer {
             output: Output::stdout(line.clone()),
@@ -141,6 +141,7 @@ fn config(options: &RunOptions) -> DatabaseConfig {
         connectors: registry(),
         paths: PathPolicy::Any,
         transient_tables: true,
+        selects_wait_for_sources: true,
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
     }
 }
@@ -150,7 +151,7 @@ async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions
     let statements = session.parse(script).map_err(|error| locate(error, script))?;
     let mut printed = false;
     for statement in &statements {
-        let done = if options.changes && is_query(statement.text()) {
+        let done = if options.changes && statement.is_query() {
             printed = true;
             follow(&mut session, statement, printer).await
         } else {
@@ -168,7 +169,7 @@ async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions
 }
 
 async fn follow(session: &mut Session, statement: &Statement, printer: &mut Printer) -> Result<()> {
-    let changes = execute_changes(session, statement).await?;
+    let changes = session.execute_changes(statement).await?;
     printer.changes(changes).await
 }
 
@@ -246,44 +247,6 @@ impl<W: Write> Printer<W> {
         encoder.finish(self.output.buffer())?;
         self.output.flush()
     }
-}
-
-/// Whether a statement is a query: its first word, comments and parentheses skipped, is SELECT or the like.
-fn is_query(sql: &str) -> bool {
-    let mut rest = sql.trim_start();
-    loop {
-        if let Some(after) = rest.strip_prefix("--") {
-            rest = after.split_once('\n').map_or("", |(_, after)| after).trim_start();
-        } else if rest.starts_with("/*") {
-            rest = skip_block_comment(rest).trim_start();
-        } else if let Some(after) = rest.strip_prefix('(') {
-            rest = after.trim_start();
-        } else {
-            break;
-        }
-    }
-    let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or("");
-    ["select", "with", "table", "values"]
-        .iter()
-        .any(|start| word.eq_ignore_ascii_case(start))
-}
-
-/// What follows a block comment; they nest.
-fn skip_block_comment(sql: &str) -> &str {
-    let (mut depth, mut at) = (0, 0);
-    while at < sql.len() {
-        if sql[at..].starts_with("/*") {
-            (depth, at) = (depth + 1, at + 2);
-        } else if sql[at..].starts_with("*/") {
-            (depth, at) = (depth - 1, at + 2);
-            if depth == 0 {
-                return &sql[at..];
-            }
-        } else {
-            at += sql[at..].chars().next().map_or(1, char::len_utf8);
-        }
-    }
-    ""
 }
 
 /// Adds the line of SQL and a caret to an error that has a position.

@@ -51,9 +51,8 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
     let http = bind("http", &settings.http).await?;
     let pg = bind("pg", &settings.pg).await?;
     let config = settings.database();
-    let opening = tokio::task::spawn_blocking(move || Database::open(config));
     let database = tokio::select! {
-        opened = opening => opened.map_err(ended)??,
+        opened = Database::open(config) => opened?,
         () = signalled(&mut stopped) => return Ok(()),
     };
     let mut doors = Doors {

@@ -220,6 +220,7 @@ impl Settings {
             connectors: registry(),
             paths: PathPolicy::Below(allowed),
             transient_tables: false,
+            selects_wait_for_sources: false,
             query_memory_bytes: bytes(options.query_memory, 1 << 30),
         }
     }

@@ -1,11 +1,14 @@
 //! `POST /api/v1/tables/{name}/rows`: a body of rows, appended as one epoch, durable when it is answered.
 
 use super::App;
+use super::append_columns::named_columns;
 use super::error::{Answer, ApiError};
 use super::parameters::Parameters;
 use super::request::{Name, read_body};
 use super::respond;
 use crate::pending::{BodyFormat, decode_body};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
@@ -23,7 +26,7 @@ pub const MEDIA_TYPES: &[(&str, BodyFormat)] = &[
     ("application/x-jsonlines", BodyFormat::Ndjson),
     ("application/json", BodyFormat::JsonArray),
     ("text/csv", BodyFormat::Csv),
-    ("application/vnd.apache.arrow.stream", BodyFormat::Arrow),
+    ("application/vnd.apache.arrow.stream", BodyFormat::ArrowStream),
 ];
 
 fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
@@ -52,6 +55,10 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
     ))
 }
 
+fn decode(schema: &SchemaRef, format: BodyFormat, body: &[u8]) -> Result<Vec<RecordBatch>, Error> {
+    decode_body(&named_columns(schema, format, body), format, body)
+}
+
 /// Answers an append: `{"epoch":n,"rows":n}`.
 pub async fn append(
     State(app): State<App>,
@@ -65,9 +72,9 @@ pub async fn append(
     let schema = app.database().append_schema(&name)?;
     let body = read_body(&headers, body, app.limits()).await?;
     let batches = if body.len() <= INLINE_BYTES {
-        decode_body(schema, format, &body)?
+        decode(&schema, format, &body)?
     } else {
-        let decoding = tokio::task::spawn_blocking(move || decode_body(schema, format, &body));
+        let decoding = tokio::task::spawn_blocking(move || decode(&schema, format, &body));
         decoding
             .await
             .map_err(|error| Error::bug(format!("cannot decode rows: {error}")))??

@@ -61,7 +61,7 @@ pub async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Answer {
     Parameters::parse(query.as_deref(), &[])?;
     let epoch = app.database().epoch();
     let mut body = vec![b'['];
-    for (index, readable) in app.database().readables().iter().enumerate() {
+    for (index, readable) in app.database().readables().await?.iter().enumerate() {
         if index > 0 {
             body.push(b',');
         }

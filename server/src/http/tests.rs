@@ -1,10 +1,14 @@
 //! The router as a whole, without a socket.
 
+mod reads;
+
 use super::metrics::Figures;
 use super::routes::{ROUTES, RouteMethod, router};
 use super::*;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
+use cenote_engine::port::{ConnectorRegistry, PathPolicy};
+use cenote_query::DatabaseConfig;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -22,17 +26,28 @@ pub fn limits() -> Limits {
 }
 
 /// An empty database in memory.
-pub fn database() -> Arc<Database> {
-    Arc::new(Database {})
+pub async fn database() -> Arc<Database> {
+    let config = DatabaseConfig {
+        data_dir: None,
+        workers: 1,
+        retain_epochs: 16,
+        retain_time: Duration::from_secs(10),
+        connectors: ConnectorRegistry::default(),
+        paths: PathPolicy::Below(Vec::new()),
+        transient_tables: false,
+        selects_wait_for_sources: false,
+        query_memory_bytes: 64 << 20,
+    };
+    Database::open(config).await.unwrap()
 }
 
-fn app() -> App {
+async fn app() -> App {
     let (_, stopping) = watch::channel(false);
-    App::new(database(), limits(), stopping)
+    App::new(database().await, limits(), stopping)
 }
 
 async fn ask(request: Request<Body>) -> (StatusCode, Value) {
-    let answer = router(app()).oneshot(request).await.unwrap();
+    let answer = router(app().await).oneshot(request).await.unwrap();
     let status = answer.status();
     (status, json(answer).await)
 }
@@ -100,7 +115,7 @@ async fn every_route_of_the_table_is_routed() {
         } else {
             post(&path, "{}")
         };
-        let answer = router(app()).oneshot(request).await.unwrap();
+        let answer = router(app().await).oneshot(request).await.unwrap();
         let status = answer.status();
         let code = if status.is_success() {
             Value::Null
@@ -214,7 +229,7 @@ async fn description_is_served() {
 
 #[tokio::test]
 async fn answered_requests_show_in_metrics() {
-    let app = app();
+    let app = app().await;
     let router = router(app.clone());
     router.clone().oneshot(get("/healthz")).await.unwrap();
     let answer = router.oneshot(get("/metrics")).await.unwrap();

@@ -59,27 +59,6 @@ async fn rows_before_a_failure_are_printed() {
 }
 
 #[test]
-fn queries_are_told_by_their_first_word() {
-    for sql in [
-        "SELECT 1",
-        " -- note\n/* a /* b */ c */ (select 1)",
-        "with t as (select 1) table t",
-        "VALUES (1)",
-    ] {
-        assert!(is_query(sql), "{sql}");
-    }
-    for sql in [
-        "CREATE TABLE t (a INT)",
-        "",
-        "-- SELECT 1",
-        "INSERT INTO t SELECT 1",
-        "selected",
-    ] {
-        assert!(!is_query(sql), "{sql}");
-    }
-}
-
-#[test]
 fn errors_with_a_position_show_the_line_and_a_caret() {
     let error = Error::new(ErrorKind::Invalid, "SQL-0007", "cannot find column `totl`").position(13 + 10);
     let shown = locate(error, "SELECT usr,\n   total, totl FROM t").render();

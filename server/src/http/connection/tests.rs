@@ -16,7 +16,7 @@ async fn server() -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
-    let ended = tokio::spawn(serve(listener, database(), limits(), stopped));
+    let ended = tokio::spawn(serve(listener, database().await, limits(), stopped));
     Server { address, stop, ended }
 }
 
