@@ -1,6 +1,8 @@
 //! Catalog, SQL, planning, sessions.
 mod database;
 mod outcome;
+pub mod pgtext;
+pub mod pgtype;
 mod session;
 
 pub use database::*;
