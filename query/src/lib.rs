@@ -19,6 +19,8 @@ mod lower;
 mod names;
 mod outcome;
 mod parse;
+pub mod pgtext;
+pub mod pgtype;
 mod plan;
 mod program;
 mod provider;

@@ -6,7 +6,7 @@
 mod cli;
 mod encode;
 mod http;
-mod pending;
+mod pg;
 
 use std::process::ExitCode;
 
