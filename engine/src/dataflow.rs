@@ -211,9 +211,9 @@ impl<'scope> Site<'scope> {
                     let pending = entry.get_mut();
                     let mut results = Vec::new();
                     let done = work(&kernel, &status, Epoch(epoch), &mut pending.queue, &mut fuel, &mut results);
-                    let mut session = output.session_with_builder(&pending.capability);
-                    for changes in results {
-                        session.give_container(&mut Packet::new(changes));
+                    {
+                        let mut session = output.session_with_builder(&pending.capability);
+                        results.into_iter().for_each(|changes| session.give_container(&mut Packet::new(changes)));
                     }
                     if !done {
                         activator.activate();
