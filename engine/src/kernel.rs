@@ -48,3 +48,6 @@ pub trait Kernel {
     /// Rows and bytes of one of its state tables.
     fn size(&self, table: usize) -> (u64, u64);
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,10 +11,16 @@ mod committer;
 mod dataflow;
 mod engine;
 pub mod kernel;
+#[cfg(test)]
+#[path = "../tests/engine/models.rs"]
+mod models;
 mod packet;
 pub mod plan;
 pub mod port;
 mod progress;
+#[cfg(test)]
+#[path = "../tests/engine/rows.rs"]
+mod rows;
 mod status;
 mod worker;
 

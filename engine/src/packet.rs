@@ -3,8 +3,7 @@
 //! Between threads a packet moves as it is; between processes as an Arrow IPC stream with the weights as a last
 //! column, encoded once because timely asks for the length before the bytes.
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use arrow::ipc::{reader::StreamReader, writer::StreamWriter};
 use cenote_statestore::{Changes, Weights, hash_rows, shard_of};
@@ -143,7 +142,7 @@ impl Distributor<Packet> for HashDistributor {
             Message::push_at(&mut Packet::new(changes), stamp.clone(), &mut pushers[only]);
             return;
         }
-        let sorted = take_changes(&changes, order);
+        let sorted = changes.take(&order).expect("rows of the batch");
         let mut start = 0;
         for (count, pusher) in counts.into_iter().zip(pushers) {
             if count > 0 {
@@ -156,11 +155,5 @@ impl Distributor<Packet> for HashDistributor {
     fn flush<T: Clone, P: Push<Message<T, Packet>>>(&mut self, _stamp: &Stamp<T>, _pushers: &mut [P]) {}
 }
 
-fn take_changes(changes: &Changes, order: Vec<u32>) -> Changes {
-    let weights = match changes.weights() {
-        Weights::All(weight) => Weights::All(*weight),
-        Weights::Each(weights) => Weights::Each(order.iter().map(|row| weights[*row as usize]).collect()),
-    };
-    let rows = take_record_batch(changes.rows(), &UInt32Array::from(order)).expect("rows of the batch");
-    Changes::new(rows, weights)
-}
+#[cfg(test)]
+mod tests;

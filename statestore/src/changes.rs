@@ -127,8 +127,7 @@ impl Changes {
 
     /// The rows at `indices`, in that order.
     pub fn take(&self, indices: &[u32]) -> Result<Changes> {
-        let rows = take_record_batch(&self.rows, &UInt32Array::from(indices.to_vec()))?;
-        Ok(Changes { rows, weights: self.weights.take(indices) })
+        Ok(Changes { rows: take_rows(&self.rows, indices.to_vec())?, weights: self.weights.take(indices) })
     }
 
     /// The rows where `mask` is true (NULL counts as false).
@@ -201,8 +200,7 @@ impl Changes {
         }
         let indices: Vec<u32> = kept.iter().zip(&sums).filter(|(_, sum)| **sum != 0).map(|(row, _)| *row).collect();
         sums.retain(|sum| *sum != 0);
-        let rows = take_record_batch(&self.rows, &UInt32Array::from(indices))?;
-        Ok(Changes { rows, weights: Weights::Each(sums) })
+        Ok(Changes { rows: take_rows(&self.rows, indices)?, weights: Weights::Each(sums) })
     }
 
     fn without_zeros(self) -> Result<Changes> {
@@ -235,6 +233,14 @@ impl Changes {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, columns, &options).map_err(Error::from)
     }
+}
+
+/// Rows of a batch that may have no columns.
+fn take_rows(rows: &RecordBatch, indices: Vec<u32>) -> Result<RecordBatch> {
+    if rows.num_columns() == 0 {
+        return Changes::batch(rows.schema(), Vec::new(), indices.len());
+    }
+    Ok(take_record_batch(rows, &UInt32Array::from(indices))?)
 }
 
 fn concat_weights(parts: &[Changes]) -> Weights {
@@ -283,6 +289,17 @@ mod tests {
         let given = changes(&[(Some("a"), 1, 1), (Some("a"), 1, 1)]);
         assert_eq!(given.clone().consolidate().unwrap().len(), 2);
         assert_eq!(given.consolidate_fully().unwrap().weights(), &Weights::Each(vec![2]));
+    }
+
+    #[test]
+    fn rows_without_columns_keep_their_number() {
+        let none = Arc::new(Schema::empty());
+        let given = Changes::new(Changes::batch(none, vec![], 3).unwrap(), Weights::Each(vec![2, -1, 3]));
+        assert_eq!(given.take(&[2, 0]).unwrap().weights(), &Weights::Each(vec![3, 2]));
+        assert_eq!(given.clone().consolidate().unwrap().weights(), &Weights::Each(vec![4]));
+        let kept = given.filter(&BooleanArray::from(vec![true, false, true])).unwrap();
+        assert_eq!((kept.len(), kept.weights()), (2, &Weights::Each(vec![2, 3])));
+        assert_eq!(Changes::concat(&given.schema(), &[given.clone(), given.clone()]).unwrap().len(), 6);
     }
 
     #[test]

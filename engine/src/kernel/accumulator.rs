@@ -1,7 +1,7 @@
 //! Accumulators: one aggregate's state for all groups, in columns by group slot.
 //!
 //! # Rules kept here
-//! Results never depend on the order of changes: integers and decimals are summed exactly in 128 bits, floats in
+//! Results never depend on the order of changes: integers and decimals are summed exactly ([`WideSums`]), floats in
 //! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes come from the multiset of values.
 
 use super::values::{Value, ValueCounts, array_of, values_of};
@@ -10,17 +10,64 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
 };
 use arrow::datatypes::{
-    DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, i256,
+    DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt64Type, i256,
 };
 use cenote_statestore::{Error, ErrorKind, ExactFloatSum, Result, Weights};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
 enum State {
     Count(Vec<i64>),
-    Exact { sums: Vec<i128>, counts: Vec<i64>, scale: i8 },
+    Exact { sums: WideSums, counts: Vec<i64>, scale: i8 },
     Float { sums: Vec<ExactFloatSum>, counts: Vec<i64> },
     Extreme { greatest: bool },
+}
+
+/// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
+#[derive(Debug, Default)]
+struct WideSums {
+    low: Vec<i128>,
+    /// By group, multiples of 2^128 to add to `low`; never zero.
+    carries: BTreeMap<u32, i64>,
+}
+
+impl WideSums {
+    /// Adds a value of at most 64 bits, whose product with the weight fits.
+    #[inline(always)]
+    fn add_long(&mut self, group: u32, value: i128, weight: i64) {
+        let sum = &mut self.low[group as usize];
+        match sum.checked_add(value * weight as i128) {
+            Some(total) => *sum = total,
+            None => self.add_beyond(group, value, weight),
+        }
+    }
+
+    #[inline(always)]
+    fn add_decimal(&mut self, group: u32, value: i128, weight: i64) {
+        let sum = &mut self.low[group as usize];
+        match value.checked_mul(weight as i128).and_then(|product| sum.checked_add(product)) {
+            Some(total) => *sum = total,
+            None => self.add_beyond(group, value, weight),
+        }
+    }
+
+    #[cold]
+    fn add_beyond(&mut self, group: u32, value: i128, weight: i64) {
+        let product = i256::from_i128(value).wrapping_mul(i256::from_i128(weight as i128));
+        let (low, high) = i256::from_i128(self.low[group as usize]).wrapping_add(product).to_parts();
+        let low = low as i128;
+        self.low[group as usize] = low;
+        let carry = self.carries.entry(group).or_insert(0);
+        *carry += (high - (low >> 127)) as i64;
+        if *carry == 0 {
+            self.carries.remove(&group);
+        }
+    }
+
+    fn get(&self, group: u32) -> Option<i128> {
+        (!self.carries.contains_key(&group)).then(|| self.low[group as usize])
+    }
 }
 
 /// One aggregate's state.
@@ -85,9 +132,9 @@ impl Accumulator {
                 State::Float { sums: Vec::new(), counts: Vec::new() }
             }
             (Sum | Avg, Some(DataType::Decimal128(_, scale))) => {
-                State::Exact { sums: Vec::new(), counts: Vec::new(), scale: *scale }
+                State::Exact { sums: WideSums::default(), counts: Vec::new(), scale: *scale }
             }
-            (Sum | Avg, _) => State::Exact { sums: Vec::new(), counts: Vec::new(), scale: 0 },
+            (Sum | Avg, _) => State::Exact { sums: WideSums::default(), counts: Vec::new(), scale: 0 },
         };
         let values = call.keeps_values().then(ValueCounts::default);
         Accumulator { call: call.clone(), argument_type, state, values }
@@ -98,7 +145,7 @@ impl Accumulator {
         match &mut self.state {
             State::Count(counts) => grow(counts, slots),
             State::Exact { sums, counts, .. } => {
-                grow(sums, slots);
+                grow(&mut sums.low, slots);
                 grow(counts, slots);
             }
             State::Float { sums, counts } => {
@@ -162,28 +209,28 @@ impl Accumulator {
 
     fn float_results(&self, groups: &[u32], sums: &[ExactFloatSum], counts: &[i64]) -> ArrayRef {
         let average = self.call.function == AggregateFunction::Avg;
-        let wide = groups.iter().map(|group| {
-            let (sum, count) = (&sums[*group as usize], counts[*group as usize]);
-            (count != 0).then(|| if average { sum.value() / count as f64 } else { sum.value() })
-        });
+        let states = groups.iter().map(|group| (&sums[*group as usize], counts[*group as usize]));
         if self.call.output == DataType::Float32 {
+            let value = |sum: &ExactFloatSum, count: i64| match average {
+                true => (sum.value() / count as f64) as f32,
+                false => sum.value_f32(),
+            };
             return Arc::new(
-                groups
-                    .iter()
-                    .map(|group| (counts[*group as usize] != 0).then(|| sums[*group as usize].value_f32()))
-                    .collect::<Float32Array>(),
+                states.map(|(sum, count)| (count != 0).then(|| value(sum, count))).collect::<Float32Array>(),
             );
         }
-        Arc::new(wide.collect::<Float64Array>())
+        let value = |sum: &ExactFloatSum, count: i64| if average { sum.value() / count as f64 } else { sum.value() };
+        Arc::new(states.map(|(sum, count)| (count != 0).then(|| value(sum, count))).collect::<Float64Array>())
     }
 
-    fn exact_results(&self, groups: &[u32], sums: &[i128], counts: &[i64], scale: i8) -> Result<ArrayRef> {
+    fn exact_results(&self, groups: &[u32], sums: &WideSums, counts: &[i64], scale: i8) -> Result<ArrayRef> {
         let average = self.call.function == AggregateFunction::Avg;
         let results = groups.iter().map(|group| {
-            let (sum, count) = (sums[*group as usize], counts[*group as usize]);
+            let count = counts[*group as usize];
             if count == 0 {
                 return Ok(None);
             }
+            let sum = sums.get(*group).ok_or_else(|| out_of_range(self.call.function))?;
             match &self.call.output {
                 DataType::Decimal128(_, to) if average => mean(sum, count, to - scale).map(Some),
                 DataType::Decimal128(_, to) => rescale(sum, to - scale).map(Some),
@@ -205,11 +252,11 @@ impl Accumulator {
                 Ok(Arc::new(longs.collect::<Result<Int64Array>>()?))
             }
             DataType::Float64 => {
-                let floats = groups.iter().map(|group| {
-                    let (sum, count) = (sums[*group as usize], counts[*group as usize]);
-                    (count != 0).then(|| sum as f64 / 10f64.powi(scale as i32) / if average { count as f64 } else { 1.0 })
+                let floats = results.zip(groups).map(|(sum, group)| {
+                    let divisor = if average { counts[*group as usize] as f64 } else { 1.0 };
+                    Ok(sum?.map(|sum| sum as f64 / 10f64.powi(scale as i32) / divisor))
                 });
-                Ok(Arc::new(floats.collect::<Float64Array>()))
+                Ok(Arc::new(floats.collect::<Result<Float64Array>>()?))
             }
             other => Err(Error::bug(format!("a sum was planned to give {other}"))),
         }
@@ -223,7 +270,7 @@ impl Accumulator {
         Ok(match &self.state {
             State::Count(_) | State::Extreme { .. } => vec![self.result(groups)?],
             State::Exact { sums, counts, scale } => {
-                let sums = groups.iter().map(|group| sums[*group as usize]).collect::<Vec<_>>();
+                let sums = groups.iter().map(|group| sums.low[*group as usize]).collect::<Vec<_>>();
                 let sums = Decimal128Array::from(sums).with_precision_and_scale(38, *scale)?;
                 vec![Arc::new(sums), longs(counts)]
             }
@@ -271,7 +318,7 @@ impl Accumulator {
     pub(super) fn memory_bytes(&self) -> usize {
         match &self.state {
             State::Count(counts) => counts.capacity() * 8,
-            State::Exact { sums, counts, .. } => sums.capacity() * 16 + counts.capacity() * 8,
+            State::Exact { sums, counts, .. } => sums.low.capacity() * 16 + counts.capacity() * 8,
             State::Float { sums, counts } => {
                 sums.capacity() * std::mem::size_of::<ExactFloatSum>() + counts.capacity() * 8
             }
@@ -309,36 +356,23 @@ fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> 
     Ok(())
 }
 
-fn add_exact(sums: &mut [i128], counts: &mut [i64], rows: &Rows<'_>, argument: &ArrayRef) -> Result<()> {
-    macro_rules! add_longs {
-        ($kind:ty) => {{
+fn add_exact(sums: &mut WideSums, counts: &mut [i64], rows: &Rows<'_>, argument: &ArrayRef) -> Result<()> {
+    macro_rules! add {
+        ($kind:ty, $add:ident) => {{
             let array = argument.as_primitive::<$kind>();
             let values = array.values();
             rows.each_valid(array, |row, group, weight| {
-                sums[group as usize] += values[row] as i128 * weight as i128;
+                sums.$add(group, values[row] as i128, weight);
                 counts[group as usize] += weight;
             });
         }};
     }
     match argument.data_type() {
-        DataType::Int64 => add_longs!(Int64Type),
-        DataType::Int32 => add_longs!(Int32Type),
-        DataType::Int16 => add_longs!(Int16Type),
-        DataType::Decimal128(_, _) => {
-            let array = argument.as_primitive::<Decimal128Type>();
-            let mut overflow = false;
-            rows.each_valid(array, |row, group, weight| {
-                let sum = &mut sums[group as usize];
-                match array.value(row).checked_mul(weight as i128).and_then(|value| sum.checked_add(value)) {
-                    Some(total) => *sum = total,
-                    None => overflow = true,
-                }
-                counts[group as usize] += weight;
-            });
-            if overflow {
-                return Err(out_of_range(AggregateFunction::Sum));
-            }
-        }
+        DataType::Int64 => add!(Int64Type, add_long),
+        DataType::Int32 => add!(Int32Type, add_long),
+        DataType::Int16 => add!(Int16Type, add_long),
+        DataType::UInt64 => add!(UInt64Type, add_long),
+        DataType::Decimal128(_, _) => add!(Decimal128Type, add_decimal),
         other => return Err(Error::bug(format!("a sum was planned over {other}"))),
     }
     Ok(())
@@ -350,14 +384,15 @@ fn out_of_range(function: AggregateFunction) -> Error {
 }
 
 fn rescale(value: i128, by: i8) -> Result<i128> {
-    let factor = 10i128.pow(by.max(0) as u32);
-    value.checked_mul(factor).ok_or_else(|| out_of_range(AggregateFunction::Sum))
+    let factor = 10i128.checked_pow(by.try_into().map_err(|_| Error::bug("a sum was planned to lose digits"))?);
+    factor.and_then(|factor| value.checked_mul(factor)).ok_or_else(|| out_of_range(AggregateFunction::Sum))
 }
 
 /// `sum * 10^by / count`, rounded half away from zero as PostgreSQL's numeric division does.
 fn mean(sum: i128, count: i64, by: i8) -> Result<i128> {
-    let numerator = i256::from_i128(sum).wrapping_mul(i256::from_i128(10i128.pow(by.max(0) as u32)));
-    let divisor = i256::from_i128(count as i128);
+    let power = |by: i8| i256::from_i128(10).wrapping_pow(by.max(0) as u32);
+    let numerator = i256::from_i128(sum).checked_mul(power(by)).ok_or_else(|| out_of_range(AggregateFunction::Avg))?;
+    let divisor = i256::from_i128(count as i128).wrapping_mul(power(by.saturating_neg()));
     let quotient = numerator.wrapping_div(divisor);
     let rest = numerator.wrapping_rem(divisor);
     let twice = rest.wrapping_mul(i256::from_i128(2)).wrapping_abs();
@@ -376,5 +411,6 @@ mod tests {
         assert_eq!(mean(1, 3, 4).unwrap(), 3333);
         assert_eq!(mean(2, 3, 4).unwrap(), 6667);
         assert!(mean(i128::MAX, 1, 16).is_err());
+        assert_eq!(mean(-250, 1, -2).unwrap(), -3);
     }
 }

@@ -9,9 +9,9 @@
 
 use super::Kernel;
 use crate::plan::{Node, TopN};
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::SortOptions;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow::row::{RowConverter, SortField};
 use cenote_statestore::{Changes, Epoch, Error, Result, TableSchema, Weights};
 use std::collections::{BTreeMap, HashMap};
@@ -65,7 +65,9 @@ impl TopNKernel {
 
     /// Positions `[offset, offset + limit)` of a partition.
     fn first_rows(&self, partition: &[u8]) -> Vec<Ranked> {
-        let (from, to) = (self.node.offset as i64, self.node.limit.map(|limit| self.node.offset as i64 + limit as i64));
+        let bounded = |position: u64| position.min(i64::MAX as u64) as i64;
+        let from = bounded(self.node.offset);
+        let to = self.node.limit.map(|limit| bounded(self.node.offset.saturating_add(limit)));
         let (mut position, mut found) = (0i64, Vec::new());
         for (row, times) in self.rows.range::<[u8], _>((std::ops::Bound::Included(partition), std::ops::Bound::Unbounded)) {
             if !row.starts_with(partition) || to.is_some_and(|to| position >= to) {
@@ -137,11 +139,26 @@ impl TopNKernel {
     }
 }
 
+/// Floats as SQL orders them: `-0.0` like `0.0`, every NaN alike and greatest.
+fn comparable(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float64 => {
+            let value = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float64Type>(value))
+        }
+        DataType::Float32 => {
+            let value = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float32Type>(value))
+        }
+        _ => column.clone(),
+    }
+}
+
 impl Kernel for TopNKernel {
     fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
         let columns = changes.rows().columns();
         let partition: Vec<ArrayRef> = self.node.partition.iter().map(|column| columns[*column].clone()).collect();
-        let order = self.node.order.iter().map(|(column, _)| columns[*column].clone());
+        let order = self.node.order.iter().map(|(column, _)| comparable(&columns[*column]));
         let all: Vec<ArrayRef> = partition.iter().cloned().chain(order).chain(columns.iter().cloned()).collect();
         let partitions = (!partition.is_empty()).then(|| self.partitions.convert_columns(&partition)).transpose()?;
         let rows = self.sort.convert_columns(&all)?;

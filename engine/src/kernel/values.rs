@@ -2,9 +2,9 @@
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Array, Float32Array, Float64Array, Int64Array,
-    StringBuilder,
+    StringBuilder, UInt64Array,
 };
-use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, UInt64Type};
 use cenote_statestore::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -56,6 +56,10 @@ pub(super) fn values_of(array: &ArrayRef) -> Result<Vec<Option<Value>>> {
             let wide = array.as_primitive::<Decimal128Type>();
             rows.map(|row| present(&row).then(|| Value::Fixed(wide.value(row)))).collect()
         }
+        DataType::UInt64 => {
+            let longs = array.as_primitive::<UInt64Type>();
+            rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128))).collect()
+        }
         DataType::Boolean => {
             let bools = array.as_boolean();
             rows.map(|row| present(&row).then(|| Value::Fixed(bools.value(row) as i128))).collect()
@@ -96,6 +100,7 @@ pub(super) fn array_of(values: &[Option<Value>], data_type: &DataType) -> Result
         DataType::Decimal128(precision, scale) => {
             Arc::new(fixed().collect::<Decimal128Array>().with_precision_and_scale(*precision, *scale)?)
         }
+        DataType::UInt64 => Arc::new(fixed().map(|value| value.map(|value| value as u64)).collect::<UInt64Array>()),
         DataType::Boolean => {
             let mut builder = BooleanBuilder::new();
             fixed().for_each(|value| builder.append_option(value.map(|value| value != 0)));
@@ -141,6 +146,7 @@ impl ValueCounts {
     pub(super) fn add(&mut self, group: u32, value: Value, weight: i64) -> Result<i64> {
         use std::collections::btree_map::Entry;
         match self.counts.entry((group, value)) {
+            Entry::Vacant(_) if weight == 0 => Ok(0),
             Entry::Vacant(entry) if weight > 0 => {
                 self.bytes += entry_bytes(&entry.key().1);
                 entry.insert(weight);
