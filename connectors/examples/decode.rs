@@ -29,7 +29,10 @@ struct Workload {
 }
 
 fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
-    let fields: Vec<Field> = columns.iter().map(|(name, kind)| Field::new(*name, kind.clone(), true)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, kind)| Field::new(*name, kind.clone(), true))
+        .collect();
     Arc::new(Schema::new(fields))
 }
 
@@ -54,13 +57,25 @@ fn workloads() -> Vec<Workload> {
             name: "orders",
             format: "json",
             schema: Arc::clone(&orders),
-            line: |i| format!("{{\"usr\":{},\"amount\":{}}}", spread(i) % 1_000_000, spread(i + 7) % 10_000),
+            line: |i| {
+                format!(
+                    "{{\"usr\":{},\"amount\":{}}}",
+                    spread(i) % 1_000_000,
+                    spread(i + 7) % 10_000
+                )
+            },
         },
         Workload {
             name: "orders, spaced",
             format: "json",
             schema: Arc::clone(&orders),
-            line: |i| format!("{{\"usr\": {}, \"amount\": {}}}", spread(i) % 1_000_000, spread(i + 7) % 10_000),
+            line: |i| {
+                format!(
+                    "{{\"usr\": {}, \"amount\": {}}}",
+                    spread(i) % 1_000_000,
+                    spread(i + 7) % 10_000
+                )
+            },
         },
         Workload {
             name: "orders",
@@ -68,7 +83,12 @@ fn workloads() -> Vec<Workload> {
             schema: orders,
             line: |i| format!("{},{}", spread(i) % 1_000_000, spread(i + 7) % 10_000),
         },
-        Workload { name: "bids", format: "json", schema: bids, line: bid },
+        Workload {
+            name: "bids",
+            format: "json",
+            schema: bids,
+            line: bid,
+        },
     ]
 }
 
@@ -76,7 +96,14 @@ fn bid(i: u64) -> String {
     let (second, minute) = (i % 60, i / 60 % 60);
     format!(
         "{{\"auction\":{},\"bidder\":{},\"price\":{},\"channel\":\"channel-{}\",\"url\":\"https://www.example.com/{}/item.htm?query=1&channel_id={}\",\"date_time\":\"2026-01-01 00:{minute:02}:{second:02}.{:03}\",\"extra\":\"{:0100}\"}}",
-        i % 1000, spread(i) % 1000, spread(i) % 100_000_000, i % 10_000, spread(i) % 99_999, spread(i) % 1_000_000, i % 1000, spread(i)
+        i % 1000,
+        spread(i) % 1000,
+        spread(i) % 100_000_000,
+        i % 10_000,
+        spread(i) % 99_999,
+        spread(i) % 1_000_000,
+        i % 1000,
+        spread(i)
     )
 }
 
@@ -84,7 +111,12 @@ fn bid(i: u64) -> String {
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let ticks = |at: usize| {
+        fields
+            .get(at)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
     (ticks(11) + ticks(12)) / 100.0
 }
 
@@ -93,7 +125,11 @@ fn measured(name: &str, rows: u64, work: impl FnOnce() -> usize) {
     let seen = work();
     let (cpu, wall) = (cpu_seconds() - cpu, wall.elapsed().as_secs_f64());
     assert_eq!(seen as u64, rows);
-    println!("{name:40} {:7.1} ns/row CPU {:7.1} ns/row wall", cpu * 1e9 / rows as f64, wall * 1e9 / rows as f64);
+    println!(
+        "{name:40} {:7.1} ns/row CPU {:7.1} ns/row wall",
+        cpu * 1e9 / rows as f64,
+        wall * 1e9 / rows as f64
+    );
 }
 
 fn connector(workload: &Workload, path: &Path, projection: Option<Vec<usize>>) -> usize {
@@ -102,26 +138,41 @@ fn connector(workload: &Workload, path: &Path, projection: Option<Vec<usize>>) -
         name: "bench".into(),
         schema: Arc::clone(&workload.schema),
         projection,
-        options: options.map(|(name, value)| (name.to_string(), value.to_string())).into(),
+        options: options
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .into(),
         offsets: Offsets::new(),
         until: None,
         paths: PathPolicy::Any,
     };
     let registry = cenote_connectors::registry();
-    let source = registry.get("file").and_then(|file| file.source(request).ok()).expect("a file source");
+    let source = registry
+        .get("file")
+        .and_then(|file| file.source(request).ok())
+        .expect("a file source");
     let mut output = Counted(0);
-    source.run(&mut output, &StopToken::default()).expect("the file is read");
+    source
+        .run(&mut output, &StopToken::default())
+        .expect("the file is read");
     output.0
 }
 
 fn arrow_json(workload: &Workload, path: &Path) -> usize {
     let file = BufReader::with_capacity(1 << 20, File::open(path).expect("the file"));
-    let reader = arrow::json::ReaderBuilder::new(Arc::clone(&workload.schema)).with_batch_size(65_536).build(file);
-    reader.expect("a reader").map(|batch| batch.expect("a batch").num_rows()).sum()
+    let reader = arrow::json::ReaderBuilder::new(Arc::clone(&workload.schema))
+        .with_batch_size(65_536)
+        .build(file);
+    reader
+        .expect("a reader")
+        .map(|batch| batch.expect("a batch").num_rows())
+        .sum()
 }
 
 fn main() {
-    let rows: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(5_000_000);
+    let rows: u64 = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(5_000_000);
     let folder = tempfile::tempdir().expect("a temporary folder");
     for workload in workloads() {
         let rows = if workload.name == "bids" { rows / 10 } else { rows };
@@ -134,9 +185,13 @@ fn main() {
         file.flush().expect("writing");
         let label = format!("{} {}", workload.format, workload.name);
         for _ in 0..2 {
-            measured(&format!("{label}: file connector"), rows, || connector(&workload, &path, None));
+            measured(&format!("{label}: file connector"), rows, || {
+                connector(&workload, &path, None)
+            });
         }
-        measured(&format!("{label}: one column"), rows, || connector(&workload, &path, Some(vec![0])));
+        measured(&format!("{label}: one column"), rows, || {
+            connector(&workload, &path, Some(vec![0]))
+        });
         if workload.format == "json" {
             measured(&format!("{label}: arrow-json"), rows, || arrow_json(&workload, &path));
         }

@@ -54,11 +54,18 @@ pub(crate) enum Values {
     Int64(Vec<i64>),
     Float32(Vec<f32>),
     Float64(Vec<f64>),
-    Decimal { values: Vec<i128>, precision: u8, scale: i8 },
+    Decimal {
+        values: Vec<i128>,
+        precision: u8,
+        scale: i8,
+    },
     Text(Spans),
     Binary(Spans),
     Date(Vec<i32>),
-    Timestamp { values: Vec<i64>, zone: Option<Arc<str>> },
+    Timestamp {
+        values: Vec<i64>,
+        zone: Option<Arc<str>>,
+    },
 }
 
 /// A column of the declared schema while its rows are read.
@@ -88,15 +95,18 @@ impl Column {
             DataType::Int64 => Values::Int64(Vec::new()),
             DataType::Float32 => Values::Float32(Vec::new()),
             DataType::Float64 => Values::Float64(Vec::new()),
-            DataType::Decimal128(precision, scale) => {
-                Values::Decimal { values: Vec::new(), precision: *precision, scale: *scale }
-            }
+            DataType::Decimal128(precision, scale) => Values::Decimal {
+                values: Vec::new(),
+                precision: *precision,
+                scale: *scale,
+            },
             DataType::Utf8 => Values::Text(Spans::default()),
             DataType::Binary => Values::Binary(Spans::default()),
             DataType::Date32 => Values::Date(Vec::new()),
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                Values::Timestamp { values: Vec::new(), zone: zone.clone() }
-            }
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp {
+                values: Vec::new(),
+                zone: zone.clone(),
+            },
             other => return Err(unsupported(field.name(), other)),
         };
         Ok(Column {
@@ -187,7 +197,11 @@ impl Column {
             Values::Int64(values) => values.push(number::integer(text)?),
             Values::Float32(values) => values.push(number::float32(text)?),
             Values::Float64(values) => values.push(number::float64(text)?),
-            Values::Decimal { values, precision, scale } => values.push(number::decimal(text, *precision, *scale)?),
+            Values::Decimal {
+                values,
+                precision,
+                scale,
+            } => values.push(number::decimal(text, *precision, *scale)?),
             _ => return Err(Refusal::Syntax),
         }
         Ok(())
@@ -206,7 +220,10 @@ impl Column {
 
     /// The fault of a value of another shape: `what` is `an object` or `an array`.
     pub(crate) fn misfit(&self, what: &str) -> Box<Fault> {
-        Fault::new(FaultKind::Syntax, format!("field `{}`: {what} cannot be read as {}", self.name, self.sql_type))
+        Fault::new(
+            FaultKind::Syntax,
+            format!("field `{}`: {what} cannot be read as {}", self.name, self.sql_type),
+        )
     }
 
     fn refused(&self, refusal: Refusal, text: &[u8]) -> Box<Fault> {
@@ -236,7 +253,7 @@ impl Column {
     /// `Bug`: a text is not UTF-8, which its reader should have refused.
     pub(crate) fn finish(&mut self, rows: usize) -> Result<ArrayRef> {
         let nulls = self.null_buffer(rows);
-        Ok(match &mut self.values {
+        let array: ArrayRef = match &mut self.values {
             Values::Boolean(values) => {
                 let bits = BooleanBuffer::from(values.as_slice());
                 values.clear();
@@ -247,7 +264,11 @@ impl Column {
             Values::Int64(values) => Arc::new(Int64Array::new(handed(values), nulls)),
             Values::Float32(values) => Arc::new(Float32Array::new(handed(values), nulls)),
             Values::Float64(values) => Arc::new(Float64Array::new(handed(values), nulls)),
-            Values::Decimal { values, precision, scale } => {
+            Values::Decimal {
+                values,
+                precision,
+                scale,
+            } => {
                 let array = Decimal128Array::new(handed(values), nulls);
                 Arc::new(array.with_precision_and_scale(*precision, *scale)?)
             }
@@ -263,7 +284,8 @@ impl Column {
             Values::Timestamp { values, zone } => {
                 Arc::new(TimestampMicrosecondArray::new(handed(values), nulls).with_timezone_opt(zone.clone()))
             }
-        })
+        };
+        Ok(array)
     }
 
     fn null_buffer(&mut self, rows: usize) -> Option<NullBuffer> {

@@ -18,7 +18,7 @@ use crate::column::Column;
 use crate::fault::{Fault, FaultKind, Parsed, excerpt};
 use crate::rows::{Rows, column_of, nearest};
 use crate::text::{Records, Step};
-use memchr::{memchr, memchr2, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr2};
 
 /// How a CSV file is written.
 #[derive(Clone, Debug)]
@@ -33,7 +33,11 @@ pub(crate) struct CsvStyle {
 
 impl Default for CsvStyle {
     fn default() -> CsvStyle {
-        CsvStyle { header: true, delimiter: b',', null: String::new() }
+        CsvStyle {
+            header: true,
+            delimiter: b',',
+            null: String::new(),
+        }
     }
 }
 
@@ -80,7 +84,13 @@ impl CsvRows {
     /// A reader at the beginning of a file.
     pub(crate) fn new(style: CsvStyle, rule: HeaderRule, columns: usize) -> CsvRows {
         let fields = (!style.header).then(|| (0..columns).map(Some).collect());
-        CsvRows { style, rule, fields, spans: Vec::new(), scratch: Vec::new() }
+        CsvRows {
+            style,
+            rule,
+            fields,
+            spans: Vec::new(),
+            scratch: Vec::new(),
+        }
     }
 
     /// Whether the header is still to be read.
@@ -108,7 +118,9 @@ impl CsvRows {
         let mut found = vec![false; rows.columns.len()];
         let mut fields = Vec::with_capacity(names.len());
         for name in &names {
-            let index = self.named(rows, name, &names)?.filter(|index| !std::mem::replace(&mut found[*index], true));
+            let index = self
+                .named(rows, name, &names)?
+                .filter(|index| !std::mem::replace(&mut found[*index], true));
             fields.push(index);
         }
         if self.rule == HeaderRule::EveryColumn
@@ -124,7 +136,9 @@ impl CsvRows {
     fn named(&self, rows: &Rows, name: &[u8], names: &[Vec<u8>]) -> Parsed<Option<usize>> {
         match column_of(&rows.columns, name) {
             Some((index, true)) => Ok(Some(index)),
-            Some((index, false)) if names.iter().any(|other| other == rows.columns[index].name().as_bytes()) => Ok(None),
+            Some((index, false)) if names.iter().any(|other| other == rows.columns[index].name().as_bytes()) => {
+                Ok(None)
+            }
             Some((index, false)) => Ok(Some(index)),
             None if self.rule == HeaderRule::OnlyColumns => Err(surplus_field(rows, name)),
             None => Ok(None),
@@ -147,10 +161,20 @@ impl CsvRows {
         let text_end = simple_end - usize::from(input[at..simple_end].ends_with(b"\r"));
         let mut start = at;
         for len in memchr_iter(self.style.delimiter, &input[at..text_end]) {
-            self.spans.push(Span { start, end: at + len, quoted: false, doubled: false });
+            self.spans.push(Span {
+                start,
+                end: at + len,
+                quoted: false,
+                doubled: false,
+            });
             start = at + len + 1;
         }
-        self.spans.push(Span { start, end: text_end, quoted: false, doubled: false });
+        self.spans.push(Span {
+            start,
+            end: text_end,
+            quoted: false,
+            doubled: false,
+        });
         Record::Ends(next)
     }
 
@@ -182,7 +206,10 @@ impl CsvRows {
                 None if last => return Record::Ends(next),
                 None => return Record::Open,
                 Some(_) => {
-                    let reason = format!("invalid CSV: text after the closing quote of field {}", self.spans.len());
+                    let reason = format!(
+                        "invalid CSV: text after the closing quote of field {}",
+                        self.spans.len()
+                    );
                     return Record::Broken(Fault::new(FaultKind::Syntax, reason));
                 }
             }
@@ -241,7 +268,12 @@ impl Records for CsvRows {
 fn unquoted(input: &[u8], start: usize, end: usize) -> Span {
     let at_line_end = matches!(input.get(end), Some(b'\n') | None);
     let trimmed = end - usize::from(at_line_end && input[start..end].ends_with(b"\r"));
-    Span { start, end: trimmed, quoted: false, doubled: false }
+    Span {
+        start,
+        end: trimmed,
+        quoted: false,
+        doubled: false,
+    }
 }
 
 /// The quoted field whose opening quote is at `open`; `None` if it needs more bytes.
@@ -256,10 +288,24 @@ fn quoted(input: &[u8], open: usize, last: bool) -> Parsed<Option<Span>> {
                 at = close + 2;
             }
             None if !last => return Ok(None),
-            _ => return Ok(Some(Span { start: open + 1, end: close, quoted: true, doubled })),
+            _ => {
+                return Ok(Some(Span {
+                    start: open + 1,
+                    end: close,
+                    quoted: true,
+                    doubled,
+                }));
+            }
         }
     }
-    if last { Err(Fault::new(FaultKind::Syntax, "invalid CSV: a quoted field is not closed")) } else { Ok(None) }
+    if last {
+        Err(Fault::new(
+            FaultKind::Syntax,
+            "invalid CSV: a quoted field is not closed",
+        ))
+    } else {
+        Ok(None)
+    }
 }
 
 /// `text` with each doubled quote made one.
@@ -276,7 +322,11 @@ fn undouble(text: &[u8], out: &mut Vec<u8>) {
 fn plain(input: &[u8], span: Span) -> Vec<u8> {
     let mut out = Vec::new();
     let text = &input[span.start..span.end];
-    if span.doubled { undouble(text, &mut out) } else { out.extend_from_slice(text) }
+    if span.doubled {
+        undouble(text, &mut out)
+    } else {
+        out.extend_from_slice(text)
+    }
     out.trim_ascii().to_vec()
 }
 
@@ -298,7 +348,10 @@ fn absent_column(name: &str, names: &[Vec<u8>]) -> Box<Fault> {
         Some(near) => format!("; the nearest name is `{near}`"),
         None => String::new(),
     };
-    Fault::new(FaultKind::Unknown, format!("field `{name}`: the header does not have it{hint}"))
+    Fault::new(
+        FaultKind::Unknown,
+        format!("field `{name}`: the header does not have it{hint}"),
+    )
 }
 
 fn surplus_field(rows: &Rows, name: &[u8]) -> Box<Fault> {
@@ -307,5 +360,8 @@ fn surplus_field(rows: &Rows, name: &[u8]) -> Box<Fault> {
         Some(near) => format!("; the nearest column is `{near}`"),
         None => String::new(),
     };
-    Fault::new(FaultKind::Unknown, format!("field `{name}`: there is no such column{hint}"))
+    Fault::new(
+        FaultKind::Unknown,
+        format!("field `{name}`: there is no such column{hint}"),
+    )
 }

@@ -60,7 +60,9 @@ pub fn decode_body(schema: &SchemaRef, format: BodyFormat, body: &[u8]) -> Resul
 
 fn csv(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
     let mut csv = CsvRows::new(CsvStyle::default(), HeaderRule::OnlyColumns, rows.columns.len());
-    let header = csv.header(rows, body, true).map_err(|fault| refused("line 1", &fault))?;
+    let header = csv
+        .header(rows, body, true)
+        .map_err(|fault| refused("line 1", &fault))?;
     let (head, rest) = body.split_at(header.unwrap_or(0));
     let first_line = 1 + head.iter().filter(|byte| **byte == b'\n').count() as u64;
     lines(rows, TextRows::Csv(csv), rest, first_line)
@@ -70,7 +72,11 @@ fn lines(rows: &mut Rows, mut format: TextRows, body: &[u8], first_line: u64) ->
     let mut batches = Vec::new();
     let (mut at, mut line) = (0, first_line);
     while at < body.len() {
-        let limits = Limits { rows: BATCH_ROWS, bad: 1, record_bytes: usize::MAX };
+        let limits = Limits {
+            rows: BATCH_ROWS,
+            bad: 1,
+            record_bytes: usize::MAX,
+        };
         let progress = format.read(rows, &body[at..], true, limits);
         if let Some(bad) = progress.bad.first() {
             return Err(refused(&format!("line {}", line + bad.lines_before), &bad.fault));
@@ -94,7 +100,13 @@ fn finish(rows: &mut Rows, batches: &mut Vec<RecordBatch>, least: usize) -> Resu
 fn array(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
     if let Err(error) = std::str::from_utf8(body) {
         let reason = format!("invalid UTF-8 at byte {}", error.valid_up_to() + 1);
-        return Err(refused("body", &Fault { kind: FaultKind::Encoding, reason }));
+        return Err(refused(
+            "body",
+            &Fault {
+                kind: FaultKind::Encoding,
+                reason,
+            },
+        ));
     }
     let mut json = JsonRows::new(true);
     let mut batches = Vec::new();
@@ -110,7 +122,8 @@ fn array(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
     while open {
         element += 1;
         cursor.blanks();
-        json.object(rows, &mut cursor).map_err(|fault| refused(&format!("element {element}"), &fault))?;
+        json.object(rows, &mut cursor)
+            .map_err(|fault| refused(&format!("element {element}"), &fault))?;
         finish(rows, &mut batches, BATCH_ROWS)?;
         cursor.blanks();
         open = cursor.take(b',');
@@ -130,7 +143,11 @@ fn array(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
 fn refused(place: &str, fault: &Fault) -> Error {
     let unknown = fault.kind == FaultKind::Unknown;
     let code = if unknown { "CONN-0013" } else { "CONN-0012" };
-    Error::new(ErrorKind::Invalid, code, format!("cannot read {place} of the request body: {}", fault.reason))
-        .sqlstate(fault.kind.sqlstate())
-        .attempt("correct the row and send the whole body again: nothing of it was kept")
+    Error::new(
+        ErrorKind::Invalid,
+        code,
+        format!("cannot read {place} of the request body: {}", fault.reason),
+    )
+    .sqlstate(fault.kind.sqlstate())
+    .attempt("correct the row and send the whole body again: nothing of it was kept")
 }

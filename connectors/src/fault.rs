@@ -49,7 +49,10 @@ pub(crate) struct Fault {
 impl Fault {
     /// Boxed at once: faults are rare, and a small `Err` keeps the reading loop in registers.
     pub(crate) fn new(kind: FaultKind, reason: impl Into<String>) -> Box<Fault> {
-        Box::new(Fault { kind, reason: reason.into() })
+        Box::new(Fault {
+            kind,
+            reason: reason.into(),
+        })
     }
 }
 
@@ -90,7 +93,9 @@ impl Refusal {
             Refusal::Syntax | Refusal::Time => format!("field `{name}`: \"{shown}\" is not a valid {sql_type}"),
             Refusal::Range => format!("field `{name}`: {shown} is out of range for {sql_type}"),
             Refusal::Fraction => format!("field `{name}`: {shown} has a fraction, which {sql_type} cannot hold"),
-            Refusal::TimeOfDay => format!("field `{name}`: \"{shown}\" has a time of day, which {sql_type} cannot hold"),
+            Refusal::TimeOfDay => {
+                format!("field `{name}`: \"{shown}\" has a time of day, which {sql_type} cannot hold")
+            }
             Refusal::Nul => format!("field `{name}`: the character U+0000 cannot be stored in {sql_type}"),
         };
         Fault::new(self.kind(), reason)

@@ -51,7 +51,11 @@ impl Connector for FileConnector {
         let settings = Settings::new(&request)?;
         crate::rows::Rows::new(&request.schema, request.projection.as_deref())?;
         let location = Location::new(&settings.path, &request.paths)?;
-        let source = FileSource { request, settings, location };
+        let source = FileSource {
+            request,
+            settings,
+            location,
+        };
         source.check_files()?;
         Ok(Box::new(source))
     }
@@ -103,8 +107,12 @@ impl Source for FileSource {
 
 /// CONN-0009: a compressed file cannot be followed.
 fn compressed(path: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, "CONN-0009", format!("cannot follow file `{path}`: it is compressed"))
-        .attempt("read it with follow = 'false', or follow the file before it is compressed")
+    Error::new(
+        ErrorKind::Unsupported,
+        "CONN-0009",
+        format!("cannot follow file `{path}`: it is compressed"),
+    )
+    .attempt("read it with follow = 'false', or follow the file before it is compressed")
 }
 
 /// The partition that a file is: its path as text.

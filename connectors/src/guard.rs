@@ -30,7 +30,9 @@ pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("the reader failed").to_string()
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("the reader failed")
+        .to_string()
 }
 
 #[cfg(test)]

@@ -55,7 +55,12 @@ impl Gap {
         let len = text.len().min(16);
         head[..len].copy_from_slice(&text[..len]);
         let mask = if len == 16 { u128::MAX } else { (1u128 << (len * 8)) - 1 };
-        Gap { text: text.to_vec(), head: u128::from_le_bytes(head), mask, target }
+        Gap {
+            text: text.to_vec(),
+            head: u128::from_le_bytes(head),
+            mask,
+            target,
+        }
     }
 
     /// Whether `bytes` go on with this gap.
@@ -83,7 +88,11 @@ pub(crate) struct JsonRows {
 impl JsonRows {
     /// A reader; `strict`: a field that is no column is a fault instead of ignored.
     pub(crate) fn new(strict: bool) -> JsonRows {
-        JsonRows { gaps: Vec::new(), scratch: Vec::new(), strict }
+        JsonRows {
+            gaps: Vec::new(),
+            scratch: Vec::new(),
+            strict,
+        }
     }
 
     /// Reads one object into a new row and moves the cursor behind it. After a fault the rows are as before.
@@ -153,7 +162,7 @@ impl JsonRows {
         }
         let name = match cursor.string(&mut self.scratch)? {
             Some(plain) => plain,
-            None => &self.scratch,
+            None => &self.scratch[..],
         };
         match column_of(&rows.columns, name) {
             Some((index, exact)) => Ok(Target::Column { index, exact }),
@@ -216,5 +225,8 @@ fn unknown(rows: &Rows, name: &[u8]) -> Box<Fault> {
         Some(near) => format!("; the nearest column is `{near}`"),
         None => String::new(),
     };
-    Fault::new(FaultKind::Unknown, format!("field `{name}`: there is no such column{hint}"))
+    Fault::new(
+        FaultKind::Unknown,
+        format!("field `{name}`: there is no such column{hint}"),
+    )
 }

@@ -19,10 +19,15 @@ pub(crate) fn check(object: &str, specs: &[OptionSpec], options: &Options) -> Re
                 Some(near) => format!("write {name} = '{near}'"),
                 None => format!("write {name} = '{}'", spec.values[0]),
             };
-            return Err(bad_value(object, name, value, &format!("accepted: {}", spec.values.join(", "))).attempt(attempt));
+            return Err(
+                bad_value(object, name, value, &format!("accepted: {}", spec.values.join(", "))).attempt(attempt),
+            );
         }
     }
-    match specs.iter().find(|spec| spec.required && !options.contains_key(spec.name)) {
+    match specs
+        .iter()
+        .find(|spec| spec.required && !options.contains_key(spec.name))
+    {
         Some(spec) => Err(missing(object, spec)),
         None => Ok(()),
     }
@@ -70,12 +75,25 @@ mod tests {
     use super::*;
 
     const SPECS: &[OptionSpec] = &[
-        OptionSpec { name: "path", help: "Where.", required: true, values: &[] },
-        OptionSpec { name: "format", help: "How.", required: false, values: &["json", "csv"] },
+        OptionSpec {
+            name: "path",
+            help: "Where.",
+            required: true,
+            values: &[],
+        },
+        OptionSpec {
+            name: "format",
+            help: "How.",
+            required: false,
+            values: &["json", "csv"],
+        },
     ];
 
     fn checked(options: &[(&str, &str)]) -> Result<()> {
-        let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let options = options
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         check("t", SPECS, &options)
     }
 

@@ -24,11 +24,10 @@ use crate::guard::unpanicked;
 use crate::rows::{nearest, projected};
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use arrow::util::display::array_value_to_string;
-use cenote_statestore::Result;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
-use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema};
 use parquet::file::metadata::ParquetMetaData;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -76,6 +75,8 @@ pub(crate) struct ParquetFile {
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
     levels: FieldLevels,
+    /// Whether any column is read.
+    has_columns: bool,
     sources: Vec<Source>,
     schema: SchemaRef,
     batch_rows: usize,
@@ -102,24 +103,39 @@ impl ParquetFile {
     ) -> Result<ParquetFile, String> {
         let bytes = file.metadata().map_err(|error| error.to_string())?.len();
         let metadata = unpanicked(|| pages::metadata(&file, bytes))??;
-        let described = Arc::clone(metadata.file_metadata().schema_descr_ptr());
+        let described = metadata.file_metadata().schema_descr_ptr();
         let roots = unpanicked(|| {
-            parquet_to_arrow_field_levels(&described, ProjectionMask::all(), None).map_err(|error| error.to_string())
+            parquet_to_arrow_schema(&described, None).map_err(|error| error.to_string())
         })??;
         let mut sources = sources(schema, wanted, &roots)?;
-        let needed: BTreeSet<usize> = sources.iter().filter(|source| source.is_read()).map(|source| source.root).collect();
+        let needed: BTreeSet<usize> = sources
+            .iter()
+            .filter(|source| source.is_read())
+            .map(|source| source.root)
+            .collect();
         for source in &mut sources {
             source.place = needed.range(..source.root).count();
         }
+        let has_columns = !needed.is_empty();
         let mask = ProjectionMask::roots(&described, needed);
-        let levels = unpanicked(|| {
-            parquet_to_arrow_field_levels(&described, mask, None).map_err(|error| error.to_string())
-        })??;
-        let schema = projected(schema, wanted).map_err(|error| error.to_string())?;
+        let levels =
+            unpanicked(|| parquet_to_arrow_field_levels(&described, mask, None).map_err(|error| error.to_string()))??;
+        let schema = projected(schema, wanted);
         let batch_rows = batch_rows.min(rows_per_batch(&metadata)).max(1);
         let file = Arc::new(file);
         let mut opened = ParquetFile {
-            file, bytes, metadata, levels, sources, schema, batch_rows, group: 0, group_start: 0, reader: None, record: 0,
+            file,
+            bytes,
+            metadata,
+            levels,
+            has_columns,
+            sources,
+            schema,
+            batch_rows,
+            group: 0,
+            group_start: 0,
+            reader: None,
+            record: 0,
         };
         opened.skip(start);
         Ok(opened)
@@ -127,7 +143,9 @@ impl ParquetFile {
 
     /// Bytes of the file that a number of its records take, about.
     pub(crate) fn bytes_of(&self, records: u64) -> u64 {
-        let total: u64 = (0..self.metadata.num_row_groups()).map(|group| self.group_rows(group)).sum();
+        let total: u64 = (0..self.metadata.num_row_groups())
+            .map(|group| self.group_rows(group))
+            .sum();
         (u128::from(self.bytes) * u128::from(records) / u128::from(total.max(1))) as u64
     }
 
@@ -165,9 +183,9 @@ impl ParquetFile {
                 self.group += 1;
                 continue;
             }
-            let batch = match self.levels.fields.is_empty() {
-                true => self.counted((group_end - self.record).min(records_max))?,
-                false => self.decoded(records_max)?,
+            let batch = match self.has_columns {
+                true => self.decoded(records_max)?,
+                false => self.counted((group_end - self.record).min(records_max))?,
             };
             let records = batch.num_rows() as u64;
             if records > group_end - self.record {
@@ -183,7 +201,7 @@ impl ParquetFile {
     fn counted(&self, records: u64) -> Result<RecordBatch, String> {
         pages::check_group(&self.metadata, self.group, self.bytes)?;
         let rows = records.min(self.batch_rows as u64) as usize;
-        let schema = Arc::new(arrow::datatypes::Schema::empty());
+        let schema = Arc::new(Schema::empty());
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(schema, Vec::new(), &options).map_err(|error| error.to_string())
     }
@@ -203,7 +221,10 @@ impl ParquetFile {
             }
             Some(Ok(batch)) if batch.num_rows() > 0 => Ok(batch),
             Some(Err(error)) => Err(error.to_string()),
-            _ => Err(format!("row group {} has fewer rows than its metadata says", self.group)),
+            _ => Err(format!(
+                "row group {} has fewer rows than its metadata says",
+                self.group
+            )),
         }
     }
 
@@ -228,7 +249,10 @@ impl ParquetFile {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
         let mut reasons = Reasons::default();
         for source in self.sources.iter().filter(|source| source.is_read()) {
-            let array = batch.columns().get(source.place).ok_or("the reader left out a column")?;
+            let array = batch
+                .columns()
+                .get(source.place)
+                .ok_or("the reader left out a column")?;
             let cast = unpanicked(|| source.cast.apply(array, source.field.data_type()))??;
             reasons.collect(source, array, &cast);
             if source.wanted {
@@ -243,8 +267,12 @@ impl ParquetFile {
 
     /// The schema with every column nullable, as long as bad rows are still among the good.
     fn schema_nullable(&self) -> SchemaRef {
-        let fields = self.schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
-        Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()))
+        let fields = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 }
 
@@ -290,7 +318,9 @@ impl Reasons {
         let good = match self.0.is_empty() {
             true => whole,
             false => {
-                let keep: BooleanArray = (0..whole.num_rows()).map(|row| Some(!self.0.contains_key(&row))).collect();
+                let keep: BooleanArray = (0..whole.num_rows())
+                    .map(|row| Some(!self.0.contains_key(&row)))
+                    .collect();
                 filter_record_batch(&whole, &keep).map_err(|error| error.to_string())?
             }
         };
@@ -302,27 +332,42 @@ impl Reasons {
             reason,
             sqlstate,
         });
-        Ok(ParquetBatch { bad: bad.collect(), rows: rows.map_err(|error| error.to_string())?, records })
+        Ok(ParquetBatch {
+            bad: bad.collect(),
+            rows: rows.map_err(|error| error.to_string())?,
+            records,
+        })
     }
 }
 
 /// Pairs the declared columns with those of the file.
-fn sources(schema: &SchemaRef, wanted: &[usize], roots: &FieldLevels) -> Result<Vec<Source>, String> {
+fn sources(schema: &SchemaRef, wanted: &[usize], roots: &Schema) -> Result<Vec<Source>, String> {
     let mut sources = Vec::with_capacity(schema.fields().len());
     for (index, field) in schema.fields().iter().enumerate() {
         Column::new(field, false).map_err(|error| error.message().to_string())?;
-        let exact = roots.fields.iter().position(|root| root.name() == field.name());
-        let folded = || roots.fields.iter().position(|root| root.name().eq_ignore_ascii_case(field.name()));
+        let exact = roots.fields().iter().position(|root| root.name() == field.name());
+        let folded = || {
+            roots
+                .fields()
+                .iter()
+                .position(|root| root.name().eq_ignore_ascii_case(field.name()))
+        };
         let root = exact.or_else(folded).ok_or_else(|| absent(field.name(), roots))?;
-        let cast = cast::Cast::between(roots.fields[root].data_type(), field.data_type())
-            .ok_or_else(|| misfit(field, roots.fields[root].data_type()))?;
-        sources.push(Source { field: Arc::clone(field), wanted: wanted.contains(&index), root, place: 0, cast });
+        let cast = cast::Cast::between(roots.field(root).data_type(), field.data_type())
+            .ok_or_else(|| misfit(field, roots.field(root).data_type()))?;
+        sources.push(Source {
+            field: Arc::clone(field),
+            wanted: wanted.contains(&index),
+            root,
+            place: 0,
+            cast,
+        });
     }
     Ok(sources)
 }
 
-fn absent(name: &str, roots: &FieldLevels) -> String {
-    let hint = match nearest(name, roots.fields.iter().map(|root| root.name().as_str())) {
+fn absent(name: &str, roots: &Schema) -> String {
+    let hint = match nearest(name, roots.fields().iter().map(|root| root.name().as_str())) {
         Some(near) => format!("; the nearest is `{near}`"),
         None => String::new(),
     };
@@ -330,14 +375,21 @@ fn absent(name: &str, roots: &FieldLevels) -> String {
 }
 
 fn misfit(field: &FieldRef, found: &DataType) -> String {
-    format!("column `{}` is {found} in the file, which cannot be read as {}", field.name(), sql_type(field.data_type()))
+    format!(
+        "column `{}` is {found} in the file, which cannot be read as {}",
+        field.name(),
+        sql_type(field.data_type())
+    )
 }
 
 /// Rows whose decoded values take about [`BATCH_BYTES`].
 fn rows_per_batch(metadata: &ParquetMetaData) -> usize {
     let groups = metadata.row_groups().iter();
     let (bytes, rows) = groups.fold((0u64, 0u64), |(bytes, rows), group| {
-        (bytes + group.total_byte_size().max(0) as u64, rows + group.num_rows().max(0) as u64)
+        (
+            bytes + group.total_byte_size().max(0) as u64,
+            rows + group.num_rows().max(0) as u64,
+        )
     });
     (BATCH_BYTES as u64 / (bytes / rows.max(1)).max(1)).clamp(64, 65_536) as usize
 }

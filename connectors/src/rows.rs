@@ -40,8 +40,15 @@ impl Rows {
             .enumerate()
             .map(|(index, field)| Column::new(field, wanted.contains(&index)))
             .collect::<Result<Vec<_>>>()?;
-        let schema = projected(schema, &wanted)?;
-        Ok(Rows { columns, wanted, schema, len: 0, serial: 0, filled: 0 })
+        let schema = projected(schema, &wanted);
+        Ok(Rows {
+            columns,
+            wanted,
+            schema,
+            len: 0,
+            serial: 0,
+            filled: 0,
+        })
     }
 
     /// Rows read so far.
@@ -117,17 +124,28 @@ impl Rows {
     /// # Errors
     /// `Bug`: see [`Column::finish`].
     pub(crate) fn finish(&mut self) -> Result<RecordBatch> {
-        let arrays = self.wanted.iter().map(|index| self.columns[*index].finish(self.len)).collect::<Result<Vec<_>>>()?;
+        let arrays = self
+            .wanted
+            .iter()
+            .map(|index| self.columns[*index].finish(self.len))
+            .collect::<Result<Vec<_>>>()?;
         self.columns.iter_mut().for_each(|column| column.truncate(0));
         let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.len)));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            arrays,
+            &options,
+        )?)
     }
 }
 
 /// The schema of the columns `wanted`.
-pub(crate) fn projected(schema: &SchemaRef, wanted: &[usize]) -> Result<SchemaRef> {
-    let fields: Vec<_> = wanted.iter().filter_map(|index| schema.fields().get(*index).cloned()).collect();
-    Ok(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
+pub(crate) fn projected(schema: &SchemaRef, wanted: &[usize]) -> SchemaRef {
+    let fields: Vec<_> = wanted
+        .iter()
+        .filter_map(|index| schema.fields().get(*index).cloned())
+        .collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
 /// Which column a name in a file means: the one of that very name, else the first that differs in case only.
@@ -136,14 +154,25 @@ pub(crate) fn projected(schema: &SchemaRef, wanted: &[usize]) -> Result<SchemaRe
 /// The column and whether the name is exact.
 pub(crate) fn column_of(columns: &[Column], name: &[u8]) -> Option<(usize, bool)> {
     let exact = columns.iter().position(|column| column.name().as_bytes() == name);
-    let folded = || columns.iter().position(|column| column.name().as_bytes().eq_ignore_ascii_case(name));
-    exact.map(|index| (index, true)).or_else(|| folded().map(|index| (index, false)))
+    let folded = || {
+        columns
+            .iter()
+            .position(|column| column.name().as_bytes().eq_ignore_ascii_case(name))
+    };
+    exact
+        .map(|index| (index, true))
+        .or_else(|| folded().map(|index| (index, false)))
 }
 
 /// The name nearest to `name`, when one is near.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
-        .map(|candidate| (strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()),
+                candidate,
+            )
+        })
         .filter(|(distance, candidate)| *distance <= 2.max(candidate.len() / 3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -80,7 +80,10 @@ impl Kept {
 
     /// Bad rows as `line: reason`.
     pub(crate) fn reasons(&self) -> Vec<String> {
-        self.bad.iter().map(|bad| format!("{}: {}", bad.line, bad.reason)).collect()
+        self.bad
+            .iter()
+            .map(|bad| format!("{}: {}", bad.line, bad.reason))
+            .collect()
     }
 }
 
@@ -90,14 +93,23 @@ pub(crate) fn rows_of(batch: &RecordBatch) -> Vec<String> {
         true => "NULL".to_string(),
         false => array_value_to_string(column, row).unwrap(),
     };
-    let row = |row| batch.columns().iter().map(|column| value(column, row)).collect::<Vec<_>>().join("|");
+    let row = |row| {
+        batch
+            .columns()
+            .iter()
+            .map(|column| value(column, row))
+            .collect::<Vec<_>>()
+            .join("|")
+    };
     (0..batch.num_rows()).map(row).collect()
 }
 
 /// Runs a request to its end.
 pub(crate) fn run(request: SourceRequest) -> Result<Kept> {
     let mut kept = Kept::default();
-    crate::file::FileConnector.source(request)?.run(&mut kept, &StopToken::default())?;
+    crate::file::FileConnector
+        .source(request)?
+        .run(&mut kept, &StopToken::default())?;
     Ok(kept)
 }
 
@@ -107,9 +119,18 @@ pub(crate) fn read_text(schema: &SchemaRef, mut format: TextRows, text: &[u8]) -
     let (mut at, mut line) = (0, 1);
     let mut bad = Vec::new();
     while at < text.len() {
-        let limits = Limits { rows: usize::MAX, bad: usize::MAX, record_bytes: usize::MAX };
+        let limits = Limits {
+            rows: usize::MAX,
+            bad: usize::MAX,
+            record_bytes: usize::MAX,
+        };
         let progress = format.read(&mut rows, &text[at..], true, limits);
-        bad.extend(progress.bad.iter().map(|bad| format!("{}: {}", line + bad.lines_before, bad.fault.reason)));
+        bad.extend(
+            progress
+                .bad
+                .iter()
+                .map(|bad| format!("{}: {}", line + bad.lines_before, bad.fault.reason)),
+        );
         at += progress.bytes;
         line += progress.lines;
     }

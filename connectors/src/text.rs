@@ -10,7 +10,7 @@
 //! Where bytes come from is `file::input`; what a record is made of is `json` and `csv`.
 
 use crate::csv::CsvRows;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, Parsed};
 use crate::json::{Cursor, JsonRows};
 use crate::rows::Rows;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -40,26 +40,48 @@ impl Records for JsonRows {
         if cursor.peek() != b'{' {
             cursor.blanks();
             match input.get(cursor.at) {
-                None => return if last { Step::Blank { end: input.len() } } else { Step::Open },
+                None => {
+                    return if last {
+                        Step::Blank { end: input.len() }
+                    } else {
+                        Step::Open
+                    };
+                }
                 Some(b'\n') => return Step::Blank { end: cursor.at + 1 },
                 Some(_) => {}
             }
         }
-        let outcome = self.object(rows, &mut cursor).and_then(|()| {
-            cursor.blanks();
-            match input.get(cursor.at) {
-                Some(b'\n') => Ok(cursor.at + 1),
-                None => Ok(cursor.at),
-                Some(_) => Err(cursor.fault("expected one object a line")).inspect_err(|_| rows.uncount()),
-            }
-        });
+        let outcome = match self.object(rows, &mut cursor) {
+            Ok(()) => line_end(rows, &mut cursor),
+            Err(fault) => Err(fault),
+        };
         match outcome {
             Ok(end) => Step::Row { end },
             Err(fault) => match memchr(b'\n', &input[at..]) {
-                Some(len) => Step::Bad { end: at + len + 1, fault },
-                None if last => Step::Bad { end: input.len(), fault },
+                Some(len) => Step::Bad {
+                    end: at + len + 1,
+                    fault,
+                },
+                None if last => Step::Bad {
+                    end: input.len(),
+                    fault,
+                },
                 None => Step::Open,
             },
+        }
+    }
+}
+
+/// The place behind the line whose object was read, if nothing else is on it.
+#[inline]
+fn line_end(rows: &mut Rows, cursor: &mut Cursor<'_>) -> Parsed<usize> {
+    cursor.blanks();
+    match cursor.bytes.get(cursor.at) {
+        Some(b'\n') => Ok(cursor.at + 1),
+        None => Ok(cursor.at),
+        Some(_) => {
+            rows.uncount();
+            Err(cursor.fault("expected one object a line"))
         }
     }
 }
@@ -107,11 +129,19 @@ impl TextRows {
         match self {
             TextRows::Json(records) => {
                 // Records are lines: without the unfinished one, no character is cut in two.
-                let whole = if last { input.len() } else { memrchr(b'\n', input).map_or(0, |at| at + 1) };
+                let whole = if last {
+                    input.len()
+                } else {
+                    memrchr(b'\n', input).map_or(0, |at| at + 1)
+                };
                 read(records, rows, &input[..whole], last, limits)
             }
             TextRows::Csv(records) => {
-                let whole = if last { input.len() } else { memrchr(b'\n', input).map_or(0, |at| at + 1) };
+                let whole = if last {
+                    input.len()
+                } else {
+                    memrchr(b'\n', input).map_or(0, |at| at + 1)
+                };
                 let mut progress = read(records, rows, &input[..whole], last, limits);
                 progress.lines = 0;
                 recount(&mut progress, input);
@@ -167,7 +197,12 @@ fn read<R: Records>(records: &mut R, rows: &mut Rows, input: &[u8], last: bool, 
 impl Progress {
     #[cold]
     fn fail(&mut self, start: usize, end: usize, fault: Box<Fault>) {
-        self.bad.push(BadRecord { start, end, lines_before: self.lines, fault });
+        self.bad.push(BadRecord {
+            start,
+            end,
+            lines_before: self.lines,
+            fault,
+        });
     }
 
     /// Makes the record from `start` to `end`, whatever was said of it, a line that is too long.
@@ -196,12 +231,18 @@ fn valid_length(input: &[u8], from: usize) -> usize {
 
 /// The fault of a record longer than allowed.
 pub(crate) fn lengthy_fault(bytes_max: usize) -> Box<Fault> {
-    Fault::new(FaultKind::Length, format!("the line is longer than {bytes_max} bytes (line_bytes_max)"))
+    Fault::new(
+        FaultKind::Length,
+        format!("the line is longer than {bytes_max} bytes (line_bytes_max)"),
+    )
 }
 
 #[cold]
 fn encoding_fault(input: &[u8], invalid: usize, start: usize) -> Box<Fault> {
     let byte = input.get(invalid).copied().unwrap_or(0);
     let place = invalid - start + 1;
-    Fault::new(FaultKind::Encoding, format!("invalid UTF-8 at byte {place}: found byte 0x{byte:02x}"))
+    Fault::new(
+        FaultKind::Encoding,
+        format!("invalid UTF-8 at byte {place}: found byte 0x{byte:02x}"),
+    )
 }

@@ -48,7 +48,12 @@ pub(crate) fn binary(text: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
     if digits.len() % 2 != 0 {
         return Err(Refusal::Syntax);
     }
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|value| value as u8).ok_or(Refusal::Syntax);
+    let digit = |byte: u8| {
+        (byte as char)
+            .to_digit(16)
+            .map(|value| value as u8)
+            .ok_or(Refusal::Syntax)
+    };
     for pair in digits.chunks_exact(2) {
         out.push(digit(pair[0])? << 4 | digit(pair[1])?);
     }

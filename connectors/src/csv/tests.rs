@@ -6,13 +6,20 @@ use crate::text::TextRows;
 use arrow::datatypes::{DataType, SchemaRef};
 
 fn style(header: bool) -> CsvStyle {
-    CsvStyle { header, ..CsvStyle::default() }
+    CsvStyle {
+        header,
+        ..CsvStyle::default()
+    }
 }
 
 fn read_styled(table: &SchemaRef, style: CsvStyle, text: &[u8]) -> (Vec<String>, Vec<String>) {
     let rows = Rows::new(table, None).unwrap();
     let mut csv = CsvRows::new(style, HeaderRule::EveryColumn, table.fields().len());
-    let head = if csv.wants_header() { csv.header(&rows, text, true).unwrap().unwrap() } else { 0 };
+    let head = if csv.wants_header() {
+        csv.header(&rows, text, true).unwrap().unwrap()
+    } else {
+        0
+    };
     read_text(table, TextRows::Csv(csv), &text[head..])
 }
 
@@ -23,7 +30,10 @@ fn read(table: &SchemaRef, text: &str) -> (Vec<String>, Vec<String>) {
 #[test]
 fn quoted_fields_hold_delimiters_quotes_and_line_feeds() {
     let table = schema(&[("a", TEXT), ("b", TEXT), ("c", BIGINT)]);
-    let (rows, bad) = read(&table, "x,y,1\n\"a,b\",\"say \"\"hi\"\"\",2\r\n\"two\nlines\",,3\n\"\",\"\"\"\",4");
+    let (rows, bad) = read(
+        &table,
+        "x,y,1\n\"a,b\",\"say \"\"hi\"\"\",2\r\n\"two\nlines\",,3\n\"\",\"\"\"\",4",
+    );
     assert_eq!(rows, ["x|y|1", "a,b|say \"hi\"|2", "two\nlines|NULL|3", "|\"|4"]);
     assert_eq!(bad, Vec::<String>::new());
 }
@@ -32,7 +42,10 @@ fn quoted_fields_hold_delimiters_quotes_and_line_feeds() {
 fn an_unquoted_null_text_is_null_and_a_quoted_one_is_not() {
     let table = schema(&[("a", TEXT), ("n", BIGINT)]);
     assert_eq!(read(&table, ",\n\"\",1").0, ["NULL|NULL", "|1"]);
-    let styled = CsvStyle { null: "\\N".to_string(), ..style(false) };
+    let styled = CsvStyle {
+        null: "\\N".to_string(),
+        ..style(false)
+    };
     let (rows, bad) = read_styled(&table, styled, b"\\N,\\N\n\"\\N\",1\n,2\nx,\n");
     assert_eq!(rows, ["NULL|NULL", "\\N|1", "|2"]);
     assert_eq!(bad, ["4: field `n`: \"\" is not a valid BIGINT"]);
@@ -41,7 +54,11 @@ fn an_unquoted_null_text_is_null_and_a_quoted_one_is_not() {
 #[test]
 fn a_header_gives_columns_in_any_order_and_other_fields_are_ignored() {
     let table = schema(&[("id", BIGINT), ("ts", TIMESTAMP)]);
-    let (rows, bad) = read_styled(&table, style(true), b"extra,TS,id\nx,2024-01-02 03:04:05.000006,9007199254740993\n");
+    let (rows, bad) = read_styled(
+        &table,
+        style(true),
+        b"extra,TS,id\nx,2024-01-02 03:04:05.000006,9007199254740993\n",
+    );
     assert_eq!(rows, ["9007199254740993|2024-01-02T03:04:05.000006"]);
     assert_eq!(bad, Vec::<String>::new());
 }
@@ -52,10 +69,16 @@ fn a_header_without_a_column_names_the_nearest() {
     let rows = Rows::new(&table, None).unwrap();
     let mut csv = CsvRows::new(style(true), HeaderRule::EveryColumn, 1);
     let fault = csv.header(&rows, b"id,amuont\n", true).unwrap_err();
-    assert_eq!(fault.reason, "field `amount`: the header does not have it; the nearest name is `amuont`");
+    assert_eq!(
+        fault.reason,
+        "field `amount`: the header does not have it; the nearest name is `amuont`"
+    );
     let mut csv = CsvRows::new(style(true), HeaderRule::OnlyColumns, 1);
     let fault = csv.header(&rows, b"amuont\n", true).unwrap_err();
-    assert_eq!(fault.reason, "field `amuont`: there is no such column; the nearest column is `amount`");
+    assert_eq!(
+        fault.reason,
+        "field `amuont`: there is no such column; the nearest column is `amount`"
+    );
 }
 
 #[test]
@@ -63,7 +86,13 @@ fn a_record_of_another_width_is_a_bad_row() {
     let table = schema(&[("a", BIGINT), ("b", BIGINT)]);
     let (rows, bad) = read(&table, "1,2\n3\n4,5,6\n7,8\n");
     assert_eq!(rows, ["1|2", "7|8"]);
-    assert_eq!(bad, ["2: field `b`: missing, the record has 1 of 2 fields", "3: the record has 3 fields, expected 2"]);
+    assert_eq!(
+        bad,
+        [
+            "2: field `b`: missing, the record has 1 of 2 fields",
+            "3: the record has 3 fields, expected 2"
+        ]
+    );
 }
 
 #[test]
@@ -82,7 +111,13 @@ fn line_numbers_count_the_lines_inside_records() {
     let table = schema(&[("a", TEXT), ("b", BIGINT)]);
     let (rows, bad) = read(&table, "\"1\n2\n3\",1\n\nx,bad\n\"5\n6\",bad\ny,2");
     assert_eq!(rows, ["1\n2\n3|1", "y|2"]);
-    assert_eq!(bad, ["5: field `b`: \"bad\" is not a valid BIGINT", "6: field `b`: \"bad\" is not a valid BIGINT"]);
+    assert_eq!(
+        bad,
+        [
+            "5: field `b`: \"bad\" is not a valid BIGINT",
+            "6: field `b`: \"bad\" is not a valid BIGINT"
+        ]
+    );
 }
 
 #[test]
@@ -96,7 +131,13 @@ fn a_null_character_and_invalid_utf8_are_bad_rows() {
     let table = schema(&[("a", TEXT)]);
     let (rows, bad) = read_styled(&table, style(false), b"ok\na\0b\n\xff\nfine\n");
     assert_eq!(rows, ["ok", "fine"]);
-    assert_eq!(bad, ["2: field `a`: the character U+0000 cannot be stored in TEXT", "3: invalid UTF-8 at byte 1: found byte 0xff"]);
+    assert_eq!(
+        bad,
+        [
+            "2: field `a`: the character U+0000 cannot be stored in TEXT",
+            "3: invalid UTF-8 at byte 1: found byte 0xff"
+        ]
+    );
 }
 
 #[test]
@@ -111,7 +152,11 @@ fn random_tables_are_read_back_as_written() {
             let mut field = |dice: &mut Dice| {
                 let value: String = (0..dice.below(5)).map(|_| *dice.pick(PIECES)).collect();
                 let null = dice.below(5) == 0;
-                let written = if null { String::new() } else { format!("\"{}\"", value.replace('"', "\"\"")) };
+                let written = if null {
+                    String::new()
+                } else {
+                    format!("\"{}\"", value.replace('"', "\"\""))
+                };
                 (written, if null { "NULL".to_string() } else { value })
             };
             let (a, shown_a) = field(&mut dice);

@@ -30,7 +30,9 @@ pub(super) fn decode(schema: &SchemaRef, body: &[u8]) -> Result<Vec<RecordBatch>
     let mut known: Option<Vec<Option<Source>>> = None;
     loop {
         let next = unpanicked(|| decoder.decode(&mut buffer)).map_err(|reason| damaged(&reason))?;
-        if known.is_none() && let Some(found) = decoder.schema() {
+        if known.is_none()
+            && let Some(found) = decoder.schema()
+        {
             known = Some(sources(schema, &found)?);
         }
         let Some(batch) = next.map_err(|error| damaged(&error.to_string()))? else {
@@ -42,7 +44,9 @@ pub(super) fn decode(schema: &SchemaRef, body: &[u8]) -> Result<Vec<RecordBatch>
         let pieces = (0..converted.num_rows()).step_by(BATCH_ROWS);
         batches.extend(pieces.map(|at| converted.slice(at, BATCH_ROWS.min(converted.num_rows() - at))));
     }
-    unpanicked(|| decoder.finish()).and_then(|end| end.map_err(|error| error.to_string())).map_err(|reason| damaged(&reason))?;
+    unpanicked(|| decoder.finish())
+        .and_then(|end| end.map_err(|error| error.to_string()))
+        .map_err(|reason| damaged(&reason))?;
     if known.is_none() {
         return Err(damaged("the stream has no schema"));
     }
@@ -58,7 +62,10 @@ struct Source {
 /// Pairs the declared columns with those of the stream, all of which must be declared.
 fn sources(schema: &SchemaRef, found: &Schema) -> Result<Vec<Option<Source>>> {
     for field in found.fields() {
-        let known = schema.fields().iter().any(|own| own.name().eq_ignore_ascii_case(field.name()));
+        let known = schema
+            .fields()
+            .iter()
+            .any(|own| own.name().eq_ignore_ascii_case(field.name()));
         if !known {
             return Err(refused("schema", &unknown(schema, field.name())));
         }
@@ -68,7 +75,12 @@ fn sources(schema: &SchemaRef, found: &Schema) -> Result<Vec<Option<Source>>> {
 
 fn source(field: &Field, found: &Schema) -> Result<Option<Source>> {
     let exact = found.fields().iter().position(|other| other.name() == field.name());
-    let folded = || found.fields().iter().position(|other| other.name().eq_ignore_ascii_case(field.name()));
+    let folded = || {
+        found
+            .fields()
+            .iter()
+            .position(|other| other.name().eq_ignore_ascii_case(field.name()))
+    };
     let Some(index) = exact.or_else(folded) else {
         return Ok(None);
     };
@@ -77,8 +89,18 @@ fn source(field: &Field, found: &Schema) -> Result<Option<Source>> {
         Some(cast) => Ok(Some(Source { index, cast })),
         None if *from == DataType::Null => Ok(None),
         None => {
-            let reason = format!("field `{}`: {from} cannot be read as {}", field.name(), sql_type(field.data_type()));
-            Err(refused("schema", &Fault { kind: FaultKind::Syntax, reason }))
+            let reason = format!(
+                "field `{}`: {from} cannot be read as {}",
+                field.name(),
+                sql_type(field.data_type())
+            );
+            Err(refused(
+                "schema",
+                &Fault {
+                    kind: FaultKind::Syntax,
+                    reason,
+                },
+            ))
         }
     }
 }
@@ -96,7 +118,10 @@ fn unknown(schema: &SchemaRef, name: &str) -> Fault {
         Some(near) => format!("; the nearest column is `{near}`"),
         None => String::new(),
     };
-    Fault { kind: FaultKind::Unknown, reason: format!("field `{name}`: there is no such column{hint}") }
+    Fault {
+        kind: FaultKind::Unknown,
+        reason: format!("field `{name}`: there is no such column{hint}"),
+    }
 }
 
 /// The declared columns of a batch whose first row is row `first` of the stream.
@@ -106,7 +131,9 @@ fn convert(schema: &SchemaRef, sources: &[Option<Source>], batch: &RecordBatch, 
         let column = match source {
             Some(source) => {
                 let before = batch.column(source.index);
-                let after = unpanicked(|| apply(source, before, field)).and_then(|outcome| outcome).map_err(|reason| damaged(&reason))?;
+                let after = unpanicked(|| apply(source, before, field))
+                    .and_then(|outcome| outcome)
+                    .map_err(|reason| damaged(&reason))?;
                 check(field, before, &after, first)?;
                 after
             }
@@ -115,12 +142,22 @@ fn convert(schema: &SchemaRef, sources: &[Option<Source>], batch: &RecordBatch, 
         if !field.is_nullable() && column.null_count() > 0 {
             let row = (0..column.len()).find(|row| column.is_null(*row)).unwrap_or(0);
             let reason = format!("field `{}`: NULL in a column that is NOT NULL", field.name());
-            return Err(refused(&format!("row {}", first + row + 1), &Fault { kind: FaultKind::Null, reason }));
+            return Err(refused(
+                &format!("row {}", first + row + 1),
+                &Fault {
+                    kind: FaultKind::Null,
+                    reason,
+                },
+            ));
         }
         columns.push(column);
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
 }
 
 fn apply(source: &Source, array: &ArrayRef, field: &Field) -> Result<ArrayRef, String> {
@@ -144,5 +181,11 @@ fn check(field: &Field, before: &ArrayRef, after: &ArrayRef, first: usize) -> Re
 }
 
 fn damaged(reason: &str) -> cenote_statestore::Error {
-    refused("body", &Fault { kind: FaultKind::Syntax, reason: format!("invalid Arrow stream: {reason}") })
+    refused(
+        "body",
+        &Fault {
+            kind: FaultKind::Syntax,
+            reason: format!("invalid Arrow stream: {reason}"),
+        },
+    )
 }

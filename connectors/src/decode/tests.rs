@@ -8,16 +8,28 @@ use arrow::ipc::writer::StreamWriter;
 use std::sync::Arc;
 
 fn table() -> SchemaRef {
-    schema(&[("id!", BIGINT), ("amount", DataType::Decimal128(18, 2)), ("note", TEXT), ("ts", TIMESTAMP)])
+    schema(&[
+        ("id!", BIGINT),
+        ("amount", DataType::Decimal128(18, 2)),
+        ("note", TEXT),
+        ("ts", TIMESTAMP),
+    ])
 }
 
 fn decoded(format: BodyFormat, body: impl AsRef<[u8]>) -> Result<Vec<String>> {
-    Ok(decode_body(&table(), format, body.as_ref())?.iter().flat_map(rows_of).collect())
+    Ok(decode_body(&table(), format, body.as_ref())?
+        .iter()
+        .flat_map(rows_of)
+        .collect())
 }
 
 fn refusal(format: BodyFormat, body: impl AsRef<[u8]>) -> (String, String, String) {
     let error = decoded(format, body).unwrap_err();
-    (error.code().to_string(), error.state().to_string(), error.message().to_string())
+    (
+        error.code().to_string(),
+        error.state().to_string(),
+        error.message().to_string(),
+    )
 }
 
 #[test]
@@ -40,7 +52,11 @@ fn bodies_without_rows_give_no_batches() {
         (BodyFormat::Csv, "id,note\n"),
         (BodyFormat::Csv, ""),
     ] {
-        assert_eq!(decode_body(&table(), format, body.as_bytes()).unwrap().len(), 0, "{format:?} {body:?}");
+        assert_eq!(
+            decode_body(&table(), format, body.as_bytes()).unwrap().len(),
+            0,
+            "{format:?} {body:?}"
+        );
     }
 }
 
@@ -59,7 +75,8 @@ fn one_bad_row_refuses_the_body_and_is_named() {
         (
             "CONN-0012".into(),
             "22003".into(),
-            "cannot read element 2 of the request body: field `id`: 9223372036854775808 is out of range for BIGINT".into()
+            "cannot read element 2 of the request body: field `id`: 9223372036854775808 is out of range for BIGINT"
+                .into()
         )
     );
     assert_eq!(
@@ -72,7 +89,10 @@ fn one_bad_row_refuses_the_body_and_is_named() {
     );
     assert_eq!(refusal(BodyFormat::Ndjson, "{\"id\":1,\"ts\":\"soon\"}").1, "22007");
     assert_eq!(refusal(BodyFormat::Ndjson, b"{\"id\":1,\"note\":\"\xff\"}").1, "22021");
-    assert_eq!(refusal(BodyFormat::JsonArray, b"[{\"id\":1,\"note\":\"\xff\"}]").1, "22021");
+    assert_eq!(
+        refusal(BodyFormat::JsonArray, b"[{\"id\":1,\"note\":\"\xff\"}]").1,
+        "22021"
+    );
 }
 
 #[test]
@@ -90,7 +110,17 @@ fn a_field_that_is_no_column_is_refused_with_the_nearest() {
 
 #[test]
 fn broken_arrays_are_refused() {
-    for body in ["", "{}", "[", "[{\"id\":1}", "[{\"id\":1},]", "[{\"id\":1}] x", "[1]", "[,]", "[{\"id\":1} {\"id\":2}]"] {
+    for body in [
+        "",
+        "{}",
+        "[",
+        "[{\"id\":1}",
+        "[{\"id\":1},]",
+        "[{\"id\":1}] x",
+        "[1]",
+        "[,]",
+        "[{\"id\":1} {\"id\":2}]",
+    ] {
         assert_eq!(refusal(BodyFormat::JsonArray, body).1, "22P02", "{body}");
     }
 }
@@ -111,9 +141,16 @@ fn large_bodies_come_in_batches_of_bounded_size() {
 }
 
 fn stream(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
-    let fields: Vec<Field> = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
+        .collect();
     let schema = Arc::new(Schema::new(fields));
-    let batch = RecordBatch::try_new(Arc::clone(&schema), columns.into_iter().map(|(_, array)| array).collect()).unwrap();
+    let batch = RecordBatch::try_new(
+        Arc::clone(&schema),
+        columns.into_iter().map(|(_, array)| array).collect(),
+    )
+    .unwrap();
     let mut body = Vec::new();
     let mut writer = StreamWriter::try_new(&mut body, &schema).unwrap();
     writer.write(&batch).unwrap();
@@ -125,8 +162,14 @@ fn stream(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
 #[test]
 fn arrow_streams_are_matched_by_name_and_cast_exactly() {
     let notes: DictionaryArray<Int32Type> = vec![Some("a"), None].into_iter().collect();
-    let body = stream(vec![("note", Arc::new(notes)), ("ID", Arc::new(Int32Array::from(vec![1, 2])))]);
-    assert_eq!(decoded(BodyFormat::ArrowStream, body).unwrap(), ["1|NULL|a|NULL", "2|NULL|NULL|NULL"]);
+    let body = stream(vec![
+        ("note", Arc::new(notes)),
+        ("ID", Arc::new(Int32Array::from(vec![1, 2]))),
+    ]);
+    assert_eq!(
+        decoded(BodyFormat::ArrowStream, body).unwrap(),
+        ["1|NULL|a|NULL", "2|NULL|NULL|NULL"]
+    );
     let body = stream(vec![("id", Arc::new(Int64Array::from(vec![Some(1), None])))]);
     assert_eq!(refusal(BodyFormat::ArrowStream, body).1, "23502");
     let body = stream(vec![("id", Arc::new(StringArray::from(vec!["1"])))]);
@@ -134,17 +177,32 @@ fn arrow_streams_are_matched_by_name_and_cast_exactly() {
         refusal(BodyFormat::ArrowStream, body).2,
         "cannot read schema of the request body: field `id`: Utf8 cannot be read as BIGINT"
     );
-    let body = stream(vec![("id", Arc::new(Int64Array::from(vec![1]))), ("note2", Arc::new(Int64Array::from(vec![1])))]);
+    let body = stream(vec![
+        ("id", Arc::new(Int64Array::from(vec![1]))),
+        ("note2", Arc::new(Int64Array::from(vec![1]))),
+    ]);
     assert_eq!(refusal(BodyFormat::ArrowStream, body).0, "CONN-0013");
     let narrow = schema(&[("id", DataType::Int16)]);
     let body = stream(vec![("id", Arc::new(Int64Array::from(vec![1, 40_000])))]);
     let error = decode_body(&narrow, BodyFormat::ArrowStream, &body).unwrap_err();
-    assert_eq!((error.state(), error.message()), ("22003", "cannot read row 2 of the request body: field `id`: 40000 is out of range for SMALLINT"));
+    assert_eq!(
+        (error.state(), error.message()),
+        (
+            "22003",
+            "cannot read row 2 of the request body: field `id`: 40000 is out of range for SMALLINT"
+        )
+    );
 }
 
 #[test]
 fn damaged_arrow_streams_are_errors_wherever_the_damage_is() {
-    let body = stream(vec![("id", Arc::new(Int64Array::from_iter_values(0..100))), ("note", Arc::new(StringArray::from_iter_values((0..100).map(|i| i.to_string()))))]);
+    let body = stream(vec![
+        ("id", Arc::new(Int64Array::from_iter_values(0..100))),
+        (
+            "note",
+            Arc::new(StringArray::from_iter_values((0..100).map(|i| i.to_string()))),
+        ),
+    ]);
     assert_eq!(decoded(BodyFormat::ArrowStream, &body).unwrap().len(), 100);
     assert_eq!(refusal(BodyFormat::ArrowStream, b"").1, "22P02");
     for len in 1..body.len() - 8 {

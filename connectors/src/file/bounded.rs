@@ -21,10 +21,22 @@ pub(crate) fn read_once(source: &FileSource, output: &mut dyn SourceOutput, stop
             files.push((partition, path));
         }
     }
-    sink.expect_bytes(files.iter().filter_map(|(_, path)| path.metadata().ok()).map(|metadata| metadata.len()).sum());
+    sink.expect_bytes(
+        files
+            .iter()
+            .filter_map(|(_, path)| path.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum(),
+    );
     for (partition, path) in &files {
         let offset = offsets.get(partition);
-        let task = Task { partition, path, offset, until: None, follow: false };
+        let task = Task {
+            partition,
+            path,
+            offset,
+            until: None,
+            follow: false,
+        };
         let outcome = reader.read(&task, &mut sink);
         if !settle(outcome, &task, &mut sink)? {
             return Ok(());
@@ -47,10 +59,26 @@ pub(crate) fn settle(outcome: Result<bool, Halt>, task: &Task<'_>, sink: &mut Si
         Err(Halt::Source(error)) => return Err(error),
         Err(Halt::File(fault)) => fault,
     };
-    tracing::warn!(file = task.partition, line = fault.line, "cannot read file: {}", fault.reason);
-    let byte_offset = sink.latest(task.partition).or(task.offset).map_or(0, |offset| offset.position);
+    tracing::warn!(
+        file = task.partition,
+        line = fault.line,
+        "cannot read file: {}",
+        fault.reason
+    );
+    let byte_offset = sink
+        .latest(task.partition)
+        .or(task.offset)
+        .map_or(0, |offset| offset.position);
     let FileFault { line, reason, sqlstate } = fault;
-    sink.refuse(BadLine { partition: task.partition, line, byte_offset, text: b"", reason, sqlstate, code: "CONN-0010" })?;
+    sink.refuse(BadLine {
+        partition: task.partition,
+        line,
+        byte_offset,
+        text: b"",
+        reason,
+        sqlstate,
+        code: "CONN-0010",
+    })?;
     finish(task, sink);
     Ok(true)
 }
@@ -58,13 +86,23 @@ pub(crate) fn settle(outcome: Result<bool, Halt>, task: &Task<'_>, sink: &mut Si
 /// Notes that a file is not to be read again.
 fn finish(task: &Task<'_>, sink: &mut Sink<'_>) {
     let reached = sink.latest(task.partition).or(task.offset).cloned();
-    let nothing = || PartitionOffset { position: 0, records: 0, done: true, identity: String::new() };
+    let nothing = || PartitionOffset {
+        position: 0,
+        records: 0,
+        done: true,
+        identity: String::new(),
+    };
     let offset = reached.map_or_else(nothing, |offset| PartitionOffset { done: true, ..offset });
     sink.reached(task.partition, offset);
 }
 
 /// Reads again what was read up to `until`, exactly.
-pub(crate) fn replay(source: &FileSource, until: &Offsets, output: &mut dyn SourceOutput, stop: &StopToken) -> Result<()> {
+pub(crate) fn replay(
+    source: &FileSource,
+    until: &Offsets,
+    output: &mut dyn SourceOutput,
+    stop: &StopToken,
+) -> Result<()> {
     let mut sink = Sink::new(&source.request, &source.settings, output)?;
     let mut reader = Reader::new(&source.request, &source.settings, stop);
     for (partition, target) in until {
@@ -73,7 +111,13 @@ pub(crate) fn replay(source: &FileSource, until: &Offsets, output: &mut dyn Sour
             continue;
         }
         let path = whereabouts(source, partition, target)?;
-        let task = Task { partition, path: &path, offset, until: Some(target.position), follow: false };
+        let task = Task {
+            partition,
+            path: &path,
+            offset,
+            until: Some(target.position),
+            follow: false,
+        };
         match reader.read(&task, &mut sink) {
             Ok(true) => sink.reached(partition, target.clone()),
             Ok(false) => return Ok(()),
@@ -103,12 +147,20 @@ fn whereabouts(source: &FileSource, partition: &str, target: &PartitionOffset) -
             return Ok(path);
         }
     }
-    Err(gone(partition, "it was cut short, replaced or taken away since it was read", "55000"))
+    Err(gone(
+        partition,
+        "it was cut short, replaced or taken away since it was read",
+        "55000",
+    ))
 }
 
 /// CONN-0008: rows that were read cannot be read again.
 fn gone(partition: &str, reason: &str, sqlstate: &'static str) -> Error {
-    Error::new(ErrorKind::Expired, "CONN-0008", format!("cannot read file `{partition}` again: {reason}"))
-        .sqlstate(sqlstate)
-        .attempt("put the file back as it was, or drop the table and create it anew")
+    Error::new(
+        ErrorKind::Expired,
+        "CONN-0008",
+        format!("cannot read file `{partition}` again: {reason}"),
+    )
+    .sqlstate(sqlstate)
+    .attempt("put the file back as it was, or drop the table and create it anew")
 }

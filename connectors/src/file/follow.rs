@@ -82,9 +82,18 @@ impl Files {
     /// The files of stored offsets, at the paths that they had.
     fn resumed(source: &FileSource) -> Files {
         let known = source.request.offsets.iter().map(|(partition, offset)| {
-            (partition.clone(), Known { path: PathBuf::from(partition), offset: Some(offset.clone()) })
+            (
+                partition.clone(),
+                Known {
+                    path: PathBuf::from(partition),
+                    offset: Some(offset.clone()),
+                },
+            )
         });
-        Files { known: known.collect(), by_path: HashMap::new() }
+        Files {
+            known: known.collect(),
+            by_path: HashMap::new(),
+        }
     }
 
     /// Gives each path that is new a partition: its own from before, that of a file renamed, or a new one.
@@ -92,11 +101,18 @@ impl Files {
     /// # Returns
     /// The new paths.
     fn adopt(&mut self, paths: &BTreeSet<PathBuf>, policy: &PathPolicy) -> Vec<PathBuf> {
-        let new: Vec<PathBuf> = paths.iter().filter(|path| !self.by_path.contains_key(*path)).cloned().collect();
+        let new: Vec<PathBuf> = paths
+            .iter()
+            .filter(|path| !self.by_path.contains_key(*path))
+            .cloned()
+            .collect();
         let mut strange = Vec::new();
         for path in &new {
             let name = partition_name(path);
-            let own = self.known.get(&name).is_some_and(|known| &known.path == path && known.begins(path, policy));
+            let own = self
+                .known
+                .get(&name)
+                .is_some_and(|known| &known.path == path && known.begins(path, policy));
             if own {
                 self.by_path.insert(path.clone(), name);
             } else {
@@ -117,7 +133,10 @@ impl Files {
 
     /// Where on disk each known file is, by device and inode.
     fn places(&self) -> HashMap<String, String> {
-        let identities = self.known.iter().filter_map(|(name, known)| Some((known.identity()?.place(), name.clone())));
+        let identities = self
+            .known
+            .iter()
+            .filter_map(|(name, known)| Some((known.identity()?.place(), name.clone())));
         identities.collect()
     }
 
@@ -140,8 +159,15 @@ impl Files {
     fn adopt_new(&mut self, path: &Path) {
         let name = partition_name(path);
         let taken = self.known.get(&name).is_some_and(|known| known.path != path);
-        let partition = if taken { format!("{name}#{}", place(path).unwrap_or_default()) } else { name };
-        let fresh = || Known { path: path.to_path_buf(), offset: None };
+        let partition = if taken {
+            format!("{name}#{}", place(path).unwrap_or_default())
+        } else {
+            name
+        };
+        let fresh = || Known {
+            path: path.to_path_buf(),
+            offset: None,
+        };
         self.known.entry(partition.clone()).or_insert_with(fresh).path = path.to_path_buf();
         self.by_path.insert(path.to_path_buf(), partition);
     }
@@ -158,14 +184,23 @@ impl Files {
         if done || !path.exists() {
             return Ok(true);
         }
-        let task = Task { partition, path, offset: known.offset.as_ref(), until: None, follow: !whole };
+        let task = Task {
+            partition,
+            path,
+            offset: known.offset.as_ref(),
+            until: None,
+            follow: !whole,
+        };
         let outcome = reader.read(&task, sink);
         let go_on = settle(outcome, &task, sink)?;
         let reached = sink.latest(partition).cloned();
         if let Some(offset) = reached {
             known.offset = Some(offset);
         }
-        if whole && go_on && let Some(offset) = &mut known.offset {
+        if whole
+            && go_on
+            && let Some(offset) = &mut known.offset
+        {
             offset.done = true;
             sink.reached(partition, offset.clone());
         }

@@ -29,7 +29,12 @@ impl Identity {
         let head_bytes = read.min(HEAD_BYTES).min(metadata.len());
         let mut head = vec![0; head_bytes as usize];
         file.read_exact_at(&mut head, 0)?;
-        Ok(Identity { device: metadata.dev(), inode: metadata.ino(), head_bytes, hash: xxh3_64(&head) })
+        Ok(Identity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            head_bytes,
+            hash: xxh3_64(&head),
+        })
     }
 
     /// Whether the file begins as it was known to.
@@ -55,14 +60,22 @@ impl Identity {
 
     /// As text: `device:inode:bytes:hash`, hexadecimal.
     pub(crate) fn text(&self) -> String {
-        format!("{:x}:{:x}:{:x}:{:x}", self.device, self.inode, self.head_bytes, self.hash)
+        format!(
+            "{:x}:{:x}:{:x}:{:x}",
+            self.device, self.inode, self.head_bytes, self.hash
+        )
     }
 
     /// From its text; `None` if it is not one.
     pub(crate) fn parse(text: &str) -> Option<Identity> {
         let mut numbers = text.split(':').map(|number| u64::from_str_radix(number, 16).ok());
         let mut next = || numbers.next().flatten();
-        Some(Identity { device: next()?, inode: next()?, head_bytes: next()?, hash: next()? })
+        Some(Identity {
+            device: next()?,
+            inode: next()?,
+            head_bytes: next()?,
+            hash: next()?,
+        })
     }
 }
 

@@ -31,7 +31,11 @@ pub(crate) fn compression_of(file: &File, path: &Path, setting: Compression) -> 
     if setting != Compression::Auto {
         return Ok(setting);
     }
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("").to_ascii_lowercase();
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .unwrap_or("")
+        .to_ascii_lowercase();
     let mut head = [0; 4];
     let len = file.read_at(&mut head, 0)?;
     Ok(match (ending.as_str(), &head[..len]) {
@@ -60,13 +64,22 @@ impl Input {
     ///
     /// # Errors
     /// The file cannot be read, or the compressed data before `start` is damaged.
-    pub(crate) fn open(mut file: File, packed: Compression, start: u64, until: Option<u64>, buffer: Vec<u8>) -> IoResult<Input> {
+    pub(crate) fn open(
+        mut file: File,
+        packed: Compression,
+        start: u64,
+        until: Option<u64>,
+        buffer: Vec<u8>,
+    ) -> IoResult<Input> {
         let count = Arc::new(AtomicU64::new(0));
         let is_packed = packed.is_packed();
         if !is_packed {
             file.seek(SeekFrom::Start(start))?;
         }
-        let counted = Counted { file, count: Arc::clone(&count) };
+        let counted = Counted {
+            file,
+            count: Arc::clone(&count),
+        };
         let mut reader: Box<dyn Read> = match packed {
             Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 18, counted))),
             Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(counted)?),
@@ -77,7 +90,16 @@ impl Input {
         }
         let reported = count.load(Ordering::Relaxed);
         let left = until.map_or(u64::MAX, |until| until.saturating_sub(start));
-        Ok(Input { reader, count, reported, is_packed, left, buffer, start: 0, end: 0 })
+        Ok(Input {
+            reader,
+            count,
+            reported,
+            is_packed,
+            left,
+            buffer,
+            start: 0,
+            end: 0,
+        })
     }
 
     /// The bytes read and not used yet.
@@ -137,6 +159,10 @@ impl Input {
 
     /// The buffer, to be used again; a very large one is let go.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
-        if self.buffer.len() > 4 * BLOCK_BYTES { Vec::new() } else { self.buffer }
+        if self.buffer.len() > 4 * BLOCK_BYTES {
+            Vec::new()
+        } else {
+            self.buffer
+        }
     }
 }

@@ -6,8 +6,11 @@ use cenote_statestore::{Error, ErrorKind, Result};
 use glob::{MatchOptions, Pattern};
 use std::path::{Component, Path, PathBuf};
 
-const MATCH: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+const MATCH: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
 
 /// Where files are.
 #[derive(Clone, Debug)]
@@ -47,7 +50,14 @@ impl Location {
         let literal: PathBuf = literal.components().filter(|part| *part != Component::CurDir).collect();
         let literal = literal.as_path();
         let base = fixed_part(literal);
-        admit(if base.as_os_str().is_empty() { Path::new(".") } else { &base }, policy)?;
+        admit(
+            if base.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                &base
+            },
+            policy,
+        )?;
         let after = literal.strip_prefix(&base).unwrap_or(literal);
         if after.components().any(|part| part == Component::ParentDir) {
             return Err(unreadable(literal, "a glob must not have `..` after a wildcard").sqlstate("22023"));
@@ -86,7 +96,9 @@ impl Location {
             Location::File(path) => (path.parent().map(Path::to_path_buf).unwrap_or_default(), false),
             Location::Folder(folder) => (folder.clone(), false),
             Location::Glob { pattern, base } => {
-                let parts = Path::new(pattern.as_str()).strip_prefix(base).map_or(1, |rest| rest.components().count());
+                let parts = Path::new(pattern.as_str())
+                    .strip_prefix(base)
+                    .map_or(1, |rest| rest.components().count());
                 (base.clone(), parts > 1)
             }
         }
@@ -96,11 +108,15 @@ impl Location {
 /// The folders of a glob before its first wildcard.
 fn fixed_part(pattern: &Path) -> PathBuf {
     let parent = pattern.parent().unwrap_or(Path::new(""));
-    parent.components().take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '['])).collect()
+    parent
+        .components()
+        .take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']))
+        .collect()
 }
 
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+    path.file_name()
+        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn folder_files(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -127,8 +143,12 @@ fn glob_files(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn unlisted(folder: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "CONN-0006", format!("cannot list folder `{}`: {error}", folder.display()))
-        .sqlstate("58030")
+    Error::new(
+        ErrorKind::Unavailable,
+        "CONN-0006",
+        format!("cannot list folder `{}`: {error}", folder.display()),
+    )
+    .sqlstate("58030")
 }
 
 #[cfg(test)]
@@ -143,7 +163,10 @@ mod tests {
 
     fn names(location: &Location, folder: &Path) -> Vec<String> {
         let files = location.list().unwrap();
-        files.iter().map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
+        files
+            .iter()
+            .map(|path| path.strip_prefix(folder).unwrap().display().to_string())
+            .collect()
     }
 
     #[test]
@@ -181,6 +204,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         touch(folder.path(), "data[1].json");
         let path = folder.path().join("data[1].json");
-        assert!(matches!(Location::new(path.to_str().unwrap(), &PathPolicy::Any), Ok(Location::File(_))));
+        assert!(matches!(
+            Location::new(path.to_str().unwrap(), &PathPolicy::Any),
+            Ok(Location::File(_))
+        ));
     }
 }

@@ -37,7 +37,10 @@ pub(crate) fn admit(path: &Path, policy: &PathPolicy) -> Result<PathBuf> {
 
 fn existing_ancestor(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
-    absolute.ancestors().skip(1).find_map(|ancestor| ancestor.canonicalize().ok())
+    absolute
+        .ancestors()
+        .skip(1)
+        .find_map(|ancestor| ancestor.canonicalize().ok())
 }
 
 /// Opens a regular file that may be read.
@@ -46,7 +49,9 @@ fn existing_ancestor(path: &Path) -> Option<PathBuf> {
 /// As [`admit`]; also if it is not a regular file or cannot be opened.
 pub(crate) fn open(path: &Path, policy: &PathPolicy) -> Result<File> {
     let real = admit(path, policy)?;
-    let regular = std::fs::metadata(&real).map_err(|error| missing(path, &error))?.is_file();
+    let regular = std::fs::metadata(&real)
+        .map_err(|error| missing(path, &error))?
+        .is_file();
     if !regular {
         return Err(unreadable(path, "it is not a regular file"));
     }
@@ -62,7 +67,10 @@ pub(crate) fn open(path: &Path, policy: &PathPolicy) -> Result<File> {
 
 fn outside(path: &Path, folders: &[PathBuf]) -> Error {
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    let problem = format!("cannot read `{}`: it is outside the folders that this server may read", path.display());
+    let problem = format!(
+        "cannot read `{}`: it is outside the folders that this server may read",
+        path.display()
+    );
     Error::new(ErrorKind::Invalid, "CONN-0005", problem)
         .sqlstate("42501")
         .fact("allowed", folders.join(", "))
@@ -79,7 +87,11 @@ fn missing(path: &Path, error: &std::io::Error) -> Error {
 
 /// CONN-0006: a path that leads to nothing that can be read.
 pub(crate) fn unreadable(path: &Path, reason: &str) -> Error {
-    Error::new(ErrorKind::Invalid, "CONN-0006", format!("cannot read `{}`: {reason}", path.display()))
-        .sqlstate("58P01")
-        .attempt("check the path and who may read it")
+    Error::new(
+        ErrorKind::Invalid,
+        "CONN-0006",
+        format!("cannot read `{}`: {reason}", path.display()),
+    )
+    .sqlstate("58P01")
+    .attempt("check the path and who may read it")
 }

@@ -82,7 +82,13 @@ struct TextFile<'t> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(request: &'a SourceRequest, settings: &'a Settings, stop: &'a StopToken) -> Reader<'a> {
-        Reader { request, settings, stop, buffer: Vec::new(), json: None }
+        Reader {
+            request,
+            settings,
+            stop,
+            buffer: Vec::new(),
+            json: None,
+        }
     }
 
     /// Reads a file to its end (or to `until`, or to the last whole line of a followed one).
@@ -106,7 +112,11 @@ impl<'a> Reader<'a> {
         let packed = compression_of(&file, task.path, self.settings.compression).map_err(io_fault(0))?;
         let is_packed = packed.is_packed();
         if task.follow && is_packed {
-            return Err(fault(0, "it is compressed, and compressed files cannot be followed", "0A000"));
+            return Err(fault(
+                0,
+                "it is compressed, and compressed files cannot be followed",
+                "0A000",
+            ));
         }
         let position = task.offset.map_or(0, |offset| offset.position);
         let lines = task.offset.map_or(0, |offset| offset.records);
@@ -121,7 +131,15 @@ impl<'a> Reader<'a> {
         let handle = file.try_clone().map_err(io_fault(lines))?;
         let buffer = std::mem::take(&mut self.buffer);
         let input = Input::open(handle, packed, position, task.until, buffer).map_err(io_fault(lines))?;
-        let mut text = TextFile { task, file, input, format, identity, position, lines };
+        let mut text = TextFile {
+            task,
+            file,
+            input,
+            format,
+            identity,
+            position,
+            lines,
+        };
         let outcome = text.read(self.settings, self.stop, sink);
         self.buffer = text.input.into_buffer();
         if let TextRows::Json(json) = text.format {
@@ -134,14 +152,24 @@ impl<'a> Reader<'a> {
         match self.settings.format {
             Format::Csv => {
                 let columns = sink.rows.columns.len();
-                TextRows::Csv(CsvRows::new(self.settings.csv.clone(), HeaderRule::EveryColumn, columns))
+                TextRows::Csv(CsvRows::new(
+                    self.settings.csv.clone(),
+                    HeaderRule::EveryColumn,
+                    columns,
+                ))
             }
             _ => TextRows::Json(self.json.take().unwrap_or_else(|| JsonRows::new(false))),
         }
     }
 
     /// Reads the header of a CSV file that is to be read from further on.
-    fn read_header_again(&mut self, file: &File, packed: Compression, format: &mut TextRows, sink: &Sink<'_>) -> Result<(), Halt> {
+    fn read_header_again(
+        &mut self,
+        file: &File,
+        packed: Compression,
+        format: &mut TextRows,
+        sink: &Sink<'_>,
+    ) -> Result<(), Halt> {
         let TextRows::Csv(csv) = format else {
             return Ok(());
         };
@@ -174,17 +202,29 @@ impl<'a> Reader<'a> {
             if self.stop.is_stopped() {
                 return Ok(false);
             }
-            let left = task.until.map_or(u64::MAX, |until| until.saturating_sub(parquet.record()));
+            let left = task
+                .until
+                .map_or(u64::MAX, |until| until.saturating_sub(parquet.record()));
             let batch = match left {
                 0 => None,
-                left => parquet.next(left).map_err(|reason| fault(parquet.record() + 1, reason, "22000"))?,
+                left => parquet
+                    .next(left)
+                    .map_err(|reason| fault(parquet.record() + 1, reason, "22000"))?,
             };
             let Some(batch) = batch else {
                 let position = parquet.record();
                 if task.until.is_some_and(|until| position < until) {
                     return Err(shrunk(position, task.until));
                 }
-                sink.reached(task.partition, PartitionOffset { position, records: position, done: false, identity });
+                sink.reached(
+                    task.partition,
+                    PartitionOffset {
+                        position,
+                        records: position,
+                        done: false,
+                        identity,
+                    },
+                );
                 return Ok(true);
             };
             self.hand_over(task, &parquet, batch, &identity, sink)?;
@@ -202,10 +242,23 @@ impl<'a> Reader<'a> {
         sink.count(parquet.bytes_of(batch.records), 0);
         for bad in batch.bad {
             let (partition, text) = (task.partition, bad.text.as_bytes());
-            sink.refuse(BadLine { partition, line: bad.record, byte_offset: 0, text, reason: bad.reason, sqlstate: bad.sqlstate, code: "CONN-0007" })?;
+            sink.refuse(BadLine {
+                partition,
+                line: bad.record,
+                byte_offset: 0,
+                text,
+                reason: bad.reason,
+                sqlstate: bad.sqlstate,
+                code: "CONN-0007",
+            })?;
         }
         let position = parquet.record();
-        let offset = PartitionOffset { position, records: position, done: false, identity: identity.to_string() };
+        let offset = PartitionOffset {
+            position,
+            records: position,
+            done: false,
+            identity: identity.to_string(),
+        };
         sink.reached(task.partition, offset);
         Ok(sink.push(batch.rows)?)
     }
@@ -314,7 +367,12 @@ impl TextFile<'_> {
         if !self.identity.is_settled() {
             self.identity = Identity::of(&self.file, self.file_position(position)).map_err(io_fault(records))?;
         }
-        Ok(PartitionOffset { position, records, done: false, identity: self.identity.text() })
+        Ok(PartitionOffset {
+            position,
+            records,
+            done: false,
+            identity: self.identity.text(),
+        })
     }
 
     /// How far the file itself was read; a compressed one is known by its beginning at once.
@@ -330,7 +388,15 @@ impl TextFile<'_> {
         let offset = self.offset_at(self.position, self.lines)?;
         sink.reached(self.task.partition, offset);
         let (partition, line, byte_offset) = (self.task.partition, self.lines + 1, self.position);
-        let bad = BadLine { partition, line, byte_offset, text, reason: found.reason, sqlstate: found.kind.sqlstate(), code: "CONN-0007" };
+        let bad = BadLine {
+            partition,
+            line,
+            byte_offset,
+            text,
+            reason: found.reason,
+            sqlstate: found.kind.sqlstate(),
+            code: "CONN-0007",
+        };
         let mut passed = 0u64;
         loop {
             let found = memchr(b'\n', self.input.bytes());
@@ -377,7 +443,9 @@ fn check_same(file: &File, task: &Task<'_>) -> Result<(), Halt> {
         return Ok(());
     };
     let known = Identity::parse(&offset.identity);
-    let same = known.map_or(Ok(true), |known| known.fits(file)).map_err(io_fault(offset.records))?;
+    let same = known
+        .map_or(Ok(true), |known| known.fits(file))
+        .map_err(io_fault(offset.records))?;
     if same {
         return Ok(());
     }
@@ -391,11 +459,19 @@ fn changed(lines: u64) -> Halt {
 
 fn shrunk(position: u64, until: Option<u64>) -> Halt {
     let until = until.unwrap_or(0);
-    fault(0, format!("it was cut short: {until} were read before, {position} are there"), "55000")
+    fault(
+        0,
+        format!("it was cut short: {until} were read before, {position} are there"),
+        "55000",
+    )
 }
 
 pub(crate) fn fault(line: u64, reason: impl Into<String>, sqlstate: &'static str) -> Halt {
-    Halt::File(FileFault { line, reason: reason.into(), sqlstate })
+    Halt::File(FileFault {
+        line,
+        reason: reason.into(),
+        sqlstate,
+    })
 }
 
 fn io_fault(line: u64) -> impl Fn(std::io::Error) -> Halt {
@@ -404,6 +480,9 @@ fn io_fault(line: u64) -> impl Fn(std::io::Error) -> Halt {
 
 /// An error of opening a file, without its own "cannot read ...".
 fn file_error(error: Error) -> Halt {
-    let reason = error.message().split_once("`: ").map_or(error.message(), |(_, reason)| reason);
+    let reason = error
+        .message()
+        .split_once("`: ")
+        .map_or(error.message(), |(_, reason)| reason);
     fault(0, reason, error.state())
 }

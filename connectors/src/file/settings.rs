@@ -9,16 +9,30 @@ use std::path::Path;
 const BOOLEANS: &[&str] = &["true", "false"];
 
 const fn any(name: &'static str, required: bool, help: &'static str) -> OptionSpec {
-    OptionSpec { name, help, required, values: &[] }
+    OptionSpec {
+        name,
+        help,
+        required,
+        values: &[],
+    }
 }
 
 const fn one_of(name: &'static str, required: bool, values: &'static [&'static str], help: &'static str) -> OptionSpec {
-    OptionSpec { name, help, required, values }
+    OptionSpec {
+        name,
+        help,
+        required,
+        values,
+    }
 }
 
 /// Every option of the `file` connector.
 pub const OPTIONS: &[OptionSpec] = &[
-    any("path", true, "A file, a glob such as `data/*.ndjson`, or a folder whose files are read; hidden files are not."),
+    any(
+        "path",
+        true,
+        "A file, a glob such as `data/*.ndjson`, or a folder whose files are read; hidden files are not.",
+    ),
     one_of(
         "format",
         true,
@@ -43,11 +57,28 @@ pub const OPTIONS: &[OptionSpec] = &[
         &["skip", "fail"],
         "What to do with a row that cannot be read: `skip` (default) puts it in cenote_catalog.errors, `fail` stops the source.",
     ),
-    one_of("header", false, BOOLEANS, "csv: whether the first record names the fields; default true."),
-    any("delimiter", false, "csv: the character between fields, one byte, or `tab`; default a comma."),
+    one_of(
+        "header",
+        false,
+        BOOLEANS,
+        "csv: whether the first record names the fields; default true.",
+    ),
+    any(
+        "delimiter",
+        false,
+        "csv: the character between fields, one byte, or `tab`; default a comma.",
+    ),
     any("null", false, "csv: the unquoted text that means NULL; default empty."),
-    any("batch_rows", false, "Rows handed over at once at most, 1 to 65536; default 65536."),
-    any("line_bytes_max", false, "The longest line in bytes, 16 to 1073741824; a longer one is a bad row; default 67108864."),
+    any(
+        "batch_rows",
+        false,
+        "Rows handed over at once at most, 1 to 65536; default 65536.",
+    ),
+    any(
+        "line_bytes_max",
+        false,
+        "The longest line in bytes, 16 to 1073741824; a longer one is a bad row; default 67108864.",
+    ),
 ];
 
 /// How files are written.
@@ -133,16 +164,31 @@ impl Settings {
             if let Some(value) = given(name)
                 && self.format != Format::Csv
             {
-                return Err(bad_value(&request.name, name, value, "it applies to format = 'csv' only"));
+                return Err(bad_value(
+                    &request.name,
+                    name,
+                    value,
+                    "it applies to format = 'csv' only",
+                ));
             }
         }
         let packed = self.compression.is_packed();
         let value = given("compression").map_or("", String::as_str);
         if packed && self.format == Format::Parquet {
-            return Err(bad_value(&request.name, "compression", value, "Parquet files are compressed inside"));
+            return Err(bad_value(
+                &request.name,
+                "compression",
+                value,
+                "Parquet files are compressed inside",
+            ));
         }
         if packed && self.follow {
-            return Err(bad_value(&request.name, "compression", value, "a compressed file cannot be followed"));
+            return Err(bad_value(
+                &request.name,
+                "compression",
+                value,
+                "a compressed file cannot be followed",
+            ));
         }
         Ok(())
     }
@@ -162,7 +208,12 @@ fn delimiter(request: &SourceRequest) -> Result<u8> {
         Some("tab" | "\\t") => Ok(b'\t'),
         Some(text) => match text.as_bytes() {
             [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r' | 0) => Ok(*byte),
-            _ => Err(bad_value(&request.name, "delimiter", text, "it takes one ASCII character other than a quote")),
+            _ => Err(bad_value(
+                &request.name,
+                "delimiter",
+                text,
+                "it takes one ASCII character other than a quote",
+            )),
         },
     }
 }
@@ -173,6 +224,11 @@ fn number(request: &SourceRequest, name: &str, least: usize, most: usize, defaul
     };
     match text.parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(bad_value(&request.name, name, text, &format!("it takes a number from {least} to {most}"))),
+        _ => Err(bad_value(
+            &request.name,
+            name,
+            text,
+            &format!("it takes a number from {least} to {most}"),
+        )),
     }
 }

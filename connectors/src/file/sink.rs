@@ -47,7 +47,11 @@ pub(crate) struct BadLine<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn new(request: &SourceRequest, settings: &Settings, output: &'a mut dyn SourceOutput) -> Result<Sink<'a>> {
+    pub(crate) fn new(
+        request: &SourceRequest,
+        settings: &Settings,
+        output: &'a mut dyn SourceOutput,
+    ) -> Result<Sink<'a>> {
         Ok(Sink {
             rows: Rows::new(&request.schema, request.projection.as_deref())?,
             bad: Vec::new(),
@@ -65,7 +69,11 @@ impl<'a> Sink<'a> {
     /// When reading must stop to hand over.
     pub(crate) fn limits(&self) -> crate::text::Limits {
         let rows = self.batch_rows.saturating_sub(self.bad.len()).max(self.rows.len() + 1);
-        crate::text::Limits { rows, bad: if self.fail { 1 } else { BAD_ROWS }, record_bytes: self.line_bytes_max }
+        crate::text::Limits {
+            rows,
+            bad: if self.fail { 1 } else { BAD_ROWS },
+            record_bytes: self.line_bytes_max,
+        }
     }
 
     /// Whether to hand over before reading more.
@@ -89,7 +97,10 @@ impl<'a> Sink<'a> {
 
     /// The offset noted last for a partition since another was.
     pub(crate) fn latest(&self, partition: &str) -> Option<&PartitionOffset> {
-        self.latest.as_ref().filter(|(name, _)| name == partition).map(|(_, offset)| offset)
+        self.latest
+            .as_ref()
+            .filter(|(name, _)| name == partition)
+            .map(|(_, offset)| offset)
     }
 
     /// Notes a row that could not be read. The partition's offset must stand before it.
@@ -149,9 +160,13 @@ impl BadLine<'_> {
             0 => format!("file `{}`", self.partition),
             line => format!("file `{}` line {line}", self.partition),
         };
-        Error::new(ErrorKind::Invalid, self.code, format!("cannot read {place}: {}", self.reason))
-            .sqlstate(self.sqlstate)
-            .fact("byte offset", self.byte_offset)
-            .attempt("correct the file, or set on_error = 'skip' to collect such rows in cenote_catalog.errors")
+        Error::new(
+            ErrorKind::Invalid,
+            self.code,
+            format!("cannot read {place}: {}", self.reason),
+        )
+        .sqlstate(self.sqlstate)
+        .fact("byte offset", self.byte_offset)
+        .attempt("correct the file, or set on_error = 'skip' to collect such rows in cenote_catalog.errors")
     }
 }

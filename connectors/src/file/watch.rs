@@ -89,7 +89,11 @@ impl Watch {
     /// `Unavailable` CONN-0011: the operating system refuses.
     pub(crate) fn start(location: &Location, whole: bool, signal: &Arc<Signal>) -> Result<Watch> {
         let (shown, deep) = location.watched();
-        let root = if shown.as_os_str().is_empty() { Path::new(".") } else { shown.as_path() };
+        let root = if shown.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            shown.as_path()
+        };
         let real = root.canonicalize()?;
         let names = names_of(location);
         let signal = Arc::clone(signal);
@@ -98,9 +102,21 @@ impl Watch {
             Err(error) => signal.note(|changes| changes.error = Some(error.to_string())),
         })
         .map_err(|error| unwatched(&error.to_string()))?;
-        let mode = if deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-        watcher.watch(&real, mode).map_err(|error| unwatched(&error.to_string()))?;
-        Ok(Watch { watcher, real, shown, deep, links: HashMap::new() })
+        let mode = if deep {
+            RecursiveMode::Recursive
+        } else {
+            RecursiveMode::NonRecursive
+        };
+        watcher
+            .watch(&real, mode)
+            .map_err(|error| unwatched(&error.to_string()))?;
+        Ok(Watch {
+            watcher,
+            real,
+            shown,
+            deep,
+            links: HashMap::new(),
+        })
     }
 
     /// The path of a change as the location names it.
@@ -117,12 +133,18 @@ impl Watch {
         let Ok(real) = path.canonicalize() else {
             return Ok(());
         };
-        let seen = if self.deep { real.starts_with(&self.real) } else { real.parent() == Some(&self.real) };
+        let seen = if self.deep {
+            real.starts_with(&self.real)
+        } else {
+            real.parent() == Some(&self.real)
+        };
         let own_name = self.shown(&real).is_some_and(|shown| shown == path);
         if (seen && own_name) || self.links.contains_key(&real) {
             return Ok(());
         }
-        self.watcher.watch(&real, RecursiveMode::NonRecursive).map_err(|error| unwatched(&error.to_string()))?;
+        self.watcher
+            .watch(&real, RecursiveMode::NonRecursive)
+            .map_err(|error| unwatched(&error.to_string()))?;
         self.links.insert(real, path.to_path_buf());
         Ok(())
     }
@@ -134,7 +156,12 @@ fn names_of(location: &Location) -> Vec<OsString> {
         return Vec::new();
     };
     let real = path.canonicalize().ok();
-    [Some(path), real.as_ref()].into_iter().flatten().filter_map(|path| path.file_name()).map(OsString::from).collect()
+    [Some(path), real.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(|path| path.file_name())
+        .map(OsString::from)
+        .collect()
 }
 
 fn collect(signal: &Signal, names: &[OsString], whole: bool, event: Event) {
@@ -147,7 +174,8 @@ fn collect(signal: &Signal, names: &[OsString], whole: bool, event: Event) {
         EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) | EventKind::Create(_) => !whole,
         _ => false,
     };
-    let matters = |path: &PathBuf| names.is_empty() || path.file_name().is_some_and(|name| names.iter().any(|n| n == name));
+    let matters =
+        |path: &PathBuf| names.is_empty() || path.file_name().is_some_and(|name| names.iter().any(|n| n == name));
     let paths: Vec<PathBuf> = event.paths.into_iter().filter(matters).collect();
     if !counts || paths.is_empty() {
         return;
@@ -163,7 +191,11 @@ fn collect(signal: &Signal, names: &[OsString], whole: bool, event: Event) {
 
 /// CONN-0011: files cannot be watched.
 fn unwatched(reason: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, "CONN-0011", format!("cannot watch files: {reason}"))
-        .sqlstate("58030")
-        .attempt("raise fs.inotify.max_user_watches, or follow fewer folders")
+    Error::new(
+        ErrorKind::Unavailable,
+        "CONN-0011",
+        format!("cannot watch files: {reason}"),
+    )
+    .sqlstate("58030")
+    .attempt("raise fs.inotify.max_user_watches, or follow fewer folders")
 }

@@ -20,12 +20,22 @@ impl<'a> Cursor<'a> {
     /// At byte `at` of `bytes`; the row ends at a line feed.
     #[inline]
     pub(crate) fn line(bytes: &'a [u8], at: usize) -> Cursor<'a> {
-        Cursor { bytes, at, start: at, line_feed_is_blank: false }
+        Cursor {
+            bytes,
+            at,
+            start: at,
+            line_feed_is_blank: false,
+        }
     }
 
     /// At byte `at` of `bytes`; line feeds are blank space.
     pub(crate) fn document(bytes: &'a [u8], at: usize) -> Cursor<'a> {
-        Cursor { bytes, at, start: at, line_feed_is_blank: true }
+        Cursor {
+            bytes,
+            at,
+            start: at,
+            line_feed_is_blank: true,
+        }
     }
 
     /// What follows.
@@ -65,7 +75,10 @@ impl<'a> Cursor<'a> {
             Some(byte) => format!("found byte 0x{byte:02x}"),
         };
         let place = self.at - self.start + 1;
-        Fault::new(FaultKind::Syntax, format!("invalid JSON at byte {place}: {problem}, {found}"))
+        Fault::new(
+            FaultKind::Syntax,
+            format!("invalid JSON at byte {place}: {problem}, {found}"),
+        )
     }
 
     /// Moves over `word`.
@@ -208,7 +221,9 @@ impl<'a> Cursor<'a> {
         self.at += 1;
         let mut unit = 0;
         for _ in 0..4 {
-            let digit = (self.peek() as char).to_digit(16).ok_or_else(|| self.fault("expected a hexadecimal digit"))?;
+            let digit = (self.peek() as char)
+                .to_digit(16)
+                .ok_or_else(|| self.fault("expected a hexadecimal digit"))?;
             unit = unit * 16 + digit;
             self.at += 1;
         }

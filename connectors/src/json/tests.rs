@@ -41,7 +41,14 @@ fn an_integer_beyond_64_bits_in_an_unused_field_loses_nothing() {
         ]
     );
     let decimal = schema(&[("id", BIGINT), ("serial", DataType::Decimal128(38, 0))]);
-    assert_eq!(good(&decimal, lines), ["1|327267367867168100000", "2|18446744073709551616", "9007199254740993|1"]);
+    assert_eq!(
+        good(&decimal, lines),
+        [
+            "1|327267367867168100000",
+            "2|18446744073709551616",
+            "9007199254740993|1"
+        ]
+    );
 }
 
 #[test]
@@ -56,7 +63,10 @@ fn an_object_where_a_scalar_is_declared_is_a_bad_row_naming_the_field() {
     );
     assert_eq!(rows, ["b|2025-07-15T14:00:00.573", "c|NULL", "d|NULL"]);
     assert_eq!(bad, ["1: field `ts`: an object cannot be read as TIMESTAMP"]);
-    assert_eq!(fault(&table, r#"{"id":[1]}"#), "field `id`: an array cannot be read as TEXT");
+    assert_eq!(
+        fault(&table, r#"{"id":[1]}"#),
+        "field `id`: an array cannot be read as TEXT"
+    );
 }
 
 #[test]
@@ -83,23 +93,40 @@ fn every_type_is_read_exactly() {
         ]
     );
     let quoted = r#"{"b":"f","s":"1","i":"2","l":"9007199254740993","f":"0.5","d":"NaN","n":"0.0000000005"}"#;
-    assert_eq!(good(&table, quoted), ["false|1|2|9007199254740993|0.5|NaN|0.000000001|NULL|NULL|NULL|NULL|NULL"]);
+    assert_eq!(
+        good(&table, quoted),
+        ["false|1|2|9007199254740993|0.5|NaN|0.000000001|NULL|NULL|NULL|NULL|NULL"]
+    );
 }
 
 #[test]
 fn values_that_do_not_fit_name_their_field() {
-    let table = schema(&[("s", DataType::Int16), ("n", DataType::Decimal128(4, 2)), ("d", DataType::Date32), ("k!", BIGINT)]);
+    let table = schema(&[
+        ("s", DataType::Int16),
+        ("n", DataType::Decimal128(4, 2)),
+        ("d", DataType::Date32),
+        ("k!", BIGINT),
+    ]);
     for (line, reason) in [
         (r#"{"k":1,"s":32768}"#, "field `s`: 32768 is out of range for SMALLINT"),
-        (r#"{"k":1,"s":1.5}"#, "field `s`: 1.5 has a fraction, which SMALLINT cannot hold"),
+        (
+            r#"{"k":1,"s":1.5}"#,
+            "field `s`: 1.5 has a fraction, which SMALLINT cannot hold",
+        ),
         (r#"{"k":1,"n":100}"#, "field `n`: 100 is out of range for NUMERIC(4,2)"),
         (r#"{"k":1,"n":"x"}"#, "field `n`: \"x\" is not a valid NUMERIC(4,2)"),
         (r#"{"k":1,"d":5}"#, "field `d`: \"5\" is not a valid DATE"),
-        (r#"{"k":1,"d":"2024-01-01 10:00"}"#, "field `d`: \"2024-01-01 10:00\" has a time of day, which DATE cannot hold"),
+        (
+            r#"{"k":1,"d":"2024-01-01 10:00"}"#,
+            "field `d`: \"2024-01-01 10:00\" has a time of day, which DATE cannot hold",
+        ),
         (r#"{"k":true}"#, "field `k`: \"true\" is not a valid BIGINT"),
         (r#"{"k":null}"#, "field `k`: NULL in a column that is NOT NULL"),
         (r#"{"s":1}"#, "field `k`: NULL in a column that is NOT NULL"),
-        (r#"{"k":18446744073709551616}"#, "field `k`: 18446744073709551616 is out of range for BIGINT"),
+        (
+            r#"{"k":18446744073709551616}"#,
+            "field `k`: 18446744073709551616 is out of range for BIGINT",
+        ),
     ] {
         assert_eq!(fault(&table, line), reason);
     }
@@ -109,9 +136,35 @@ fn values_that_do_not_fit_name_their_field() {
 fn what_is_not_json_is_a_bad_row_and_the_next_line_is_read() {
     let table = schema(&[("a", BIGINT)]);
     for line in [
-        "{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,}", "{\"a\":1}}", "{\"a\":1}{\"a\":2}", "{\"a\":01}", "{\"a\":-}", "{\"a\":1.}",
-        "{\"a\":1e}", "{\"a\":tru}", "{\"a\":1 2}", "{a:1}", "{\"b\":\"\u{1}\"}", "{\"b\":\"\\x\"}", "{\"b\":\"\\ud800\"}", "{\"b\":\"\\ud800\\u0041\"}",
-        "{\"b\":\"open}", "{\"b\":[1,]}", "{\"b\":{\"c\":}}", "[1]", "1", "null", "x", "{\"b\":[}", "{,}", "{\"a\":1 \"b\":2}", "{\"b\":\"\t\"}",
+        "{",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,}",
+        "{\"a\":1}}",
+        "{\"a\":1}{\"a\":2}",
+        "{\"a\":01}",
+        "{\"a\":-}",
+        "{\"a\":1.}",
+        "{\"a\":1e}",
+        "{\"a\":tru}",
+        "{\"a\":1 2}",
+        "{a:1}",
+        "{\"b\":\"\u{1}\"}",
+        "{\"b\":\"\\x\"}",
+        "{\"b\":\"\\ud800\"}",
+        "{\"b\":\"\\ud800\\u0041\"}",
+        "{\"b\":\"open}",
+        "{\"b\":[1,]}",
+        "{\"b\":{\"c\":}}",
+        "[1]",
+        "1",
+        "null",
+        "x",
+        "{\"b\":[}",
+        "{,}",
+        "{\"a\":1 \"b\":2}",
+        "{\"b\":\"\t\"}",
     ] {
         let (rows, bad) = read(&table, &format!("{{\"a\":7}}\n{line}\n{{\"a\":8}}\n"));
         assert_eq!(rows, ["7", "8"], "{line}");
@@ -125,7 +178,10 @@ fn what_is_not_json_is_a_bad_row_and_the_next_line_is_read() {
 #[test]
 fn blank_lines_carriage_returns_and_a_missing_last_line_feed_are_fine() {
     let table = schema(&[("a", BIGINT)]);
-    assert_eq!(good(&table, "\n{\"a\":1}\r\n\r\n  \t\n {\"a\": 2 } \r\n{}\n{\"a\":3}"), ["1", "2", "NULL", "3"]);
+    assert_eq!(
+        good(&table, "\n{\"a\":1}\r\n\r\n  \t\n {\"a\": 2 } \r\n{}\n{\"a\":3}"),
+        ["1", "2", "NULL", "3"]
+    );
     assert_eq!(good(&table, "{\"a\":1}  "), ["1"]);
     assert_eq!(good(&table, "  "), Vec::<String>::new());
 }
@@ -133,14 +189,28 @@ fn blank_lines_carriage_returns_and_a_missing_last_line_feed_are_fine() {
 #[test]
 fn the_last_of_two_equal_fields_counts_and_an_exact_name_beats_one_of_other_case() {
     let table = schema(&[("id", BIGINT), ("t", TEXT)]);
-    assert_eq!(good(&table, "{\"id\":1,\"t\":\"abc\",\"id\":2,\"t\":\"x\"}\n{\"id\":3}"), ["2|x", "3|NULL"]);
-    assert_eq!(good(&table, "{\"id\":null,\"id\":2}\n{\"id\":2,\"id\":null}\n{\"id\":5}"), ["2|NULL", "NULL|NULL", "5|NULL"]);
-    assert_eq!(good(&table, "{\"ID\":1}\n{\"Id\":1,\"id\":2}\n{\"id\":2,\"iD\":1}"), ["1|NULL", "2|NULL", "2|NULL"]);
+    assert_eq!(
+        good(&table, "{\"id\":1,\"t\":\"abc\",\"id\":2,\"t\":\"x\"}\n{\"id\":3}"),
+        ["2|x", "3|NULL"]
+    );
+    assert_eq!(
+        good(&table, "{\"id\":null,\"id\":2}\n{\"id\":2,\"id\":null}\n{\"id\":5}"),
+        ["2|NULL", "NULL|NULL", "5|NULL"]
+    );
+    assert_eq!(
+        good(&table, "{\"ID\":1}\n{\"Id\":1,\"id\":2}\n{\"id\":2,\"iD\":1}"),
+        ["1|NULL", "2|NULL", "2|NULL"]
+    );
 }
 
 #[test]
 fn a_row_that_fails_late_leaves_nothing_behind() {
-    let table = schema(&[("a", BIGINT), ("t", TEXT), ("n", DataType::Decimal128(5, 1)), ("z", BIGINT)]);
+    let table = schema(&[
+        ("a", BIGINT),
+        ("t", TEXT),
+        ("n", DataType::Decimal128(5, 1)),
+        ("z", BIGINT),
+    ]);
     let (rows, bad) = read(
         &table,
         "{\"a\":1,\"t\":\"one\",\"n\":1,\"z\":1}\n{\"a\":2,\"t\":\"two\",\"n\":null,\"z\":\"x\"}\n{\"t\":\"three\",\"z\":3}\n{\"a\":4,\"z\":4} x\n{\"a\":5,\"z\":5}",
@@ -159,7 +229,13 @@ fn invalid_utf8_is_a_fault_of_its_line_alone() {
     text.extend("\"}\n{\"t\":\"é\"}\n".as_bytes());
     let (rows, bad) = read_text(&table, TextRows::Json(JsonRows::new(false)), &text);
     assert_eq!(rows, ["a", "é"]);
-    assert_eq!(bad, ["2: invalid UTF-8 at byte 7: found byte 0xff", "3: invalid UTF-8 at byte 7: found byte 0xc3"]);
+    assert_eq!(
+        bad,
+        [
+            "2: invalid UTF-8 at byte 7: found byte 0xff",
+            "3: invalid UTF-8 at byte 7: found byte 0xc3"
+        ]
+    );
 }
 
 /// What a value should become, decided by `serde_json` and the value parsers: `Err` for a bad row.
@@ -181,7 +257,9 @@ fn model_value(value: Option<&Value>, data_type: &DataType) -> Result<String, ()
         DataType::Utf8 if text.contains('\0') => return Err(()),
         DataType::Utf8 => Ok(text),
         DataType::Decimal128(..) => number::decimal(bytes, 20, 0).map(|value| value.to_string()),
-        DataType::Timestamp(..) if matches!(value, Some(Value::Number(_))) => time::epoch_millis(bytes).map(|v| v.to_string()),
+        DataType::Timestamp(..) if matches!(value, Some(Value::Number(_))) => {
+            time::epoch_millis(bytes).map(|v| v.to_string())
+        }
         DataType::Timestamp(..) => time::timestamp(bytes).map(|value| value.to_string()),
         other => unreachable!("{other}"),
     };
@@ -192,19 +270,63 @@ fn model(table: &SchemaRef, line: &str) -> Result<String, ()> {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(line) else {
         return Err(());
     };
-    let values = table.fields().iter().map(|field| model_value(fields.get(field.name()), field.data_type()));
+    let values = table
+        .fields()
+        .iter()
+        .map(|field| model_value(fields.get(field.name()), field.data_type()));
     Ok(values.collect::<Result<Vec<_>, _>>()?.join("|"))
 }
 
 /// A JSON value as text, with everything unusual now and then.
 fn random_value(dice: &mut Dice, depth: usize) -> String {
     const NUMBERS: &[&str] = &[
-        "0", "-0", "7", "-12", "123456789012345678", "1234567890123456789", "9223372036854775807", "9223372036854775808",
-        "327267367867168100000", "1.0", "1.5", "2e3", "-1E+2", "1e-3", "12345.678e2", "32767", "32768", "01", "1.", "-", "+1", ".5",
+        "0",
+        "-0",
+        "7",
+        "-12",
+        "123456789012345678",
+        "1234567890123456789",
+        "9223372036854775807",
+        "9223372036854775808",
+        "327267367867168100000",
+        "1.0",
+        "1.5",
+        "2e3",
+        "-1E+2",
+        "1e-3",
+        "12345.678e2",
+        "32767",
+        "32768",
+        "01",
+        "1.",
+        "-",
+        "+1",
+        ".5",
     ];
     const TEXTS: &[&str] = &[
-        "", "a", "abcdefgh", "abcdefghijklmnopq", "12", "-3", "1e2", "t", "true", "2024-01-02 03:04:05", "é", "日本語", "\\n", "\\\"", "a\\\\b",
-        "\\u00e9x", "\\ud83d\\ude00", "\\ud83d", "\\u0000", "\\q", "tab\there", "a\\/b", "1234567\\u0031",
+        "",
+        "a",
+        "abcdefgh",
+        "abcdefghijklmnopq",
+        "12",
+        "-3",
+        "1e2",
+        "t",
+        "true",
+        "2024-01-02 03:04:05",
+        "é",
+        "日本語",
+        "\\n",
+        "\\\"",
+        "a\\\\b",
+        "\\u00e9x",
+        "\\ud83d\\ude00",
+        "\\ud83d",
+        "\\u0000",
+        "\\q",
+        "tab\there",
+        "a\\/b",
+        "1234567\\u0031",
     ];
     match dice.below(if depth < 3 { 12 } else { 9 }) {
         0..3 => dice.next().to_string()[..1 + dice.below(8)].to_string(),
@@ -231,7 +353,10 @@ fn random_object(dice: &mut Dice, depth: usize) -> String {
         let value = random_value(dice, depth);
         let comma = if field > 0 { "," } else { "" };
         let blanks: Vec<&str> = (0..5).map(|_| *dice.pick(BLANKS)).collect();
-        text += &format!("{}{comma}{}\"{name}\"{}:{}{value}{}", "", blanks[0], blanks[1], blanks[2], blanks[3]);
+        text += &format!(
+            "{}{comma}{}\"{name}\"{}:{}{value}{}",
+            "", blanks[0], blanks[1], blanks[2], blanks[3]
+        );
     }
     text + "}"
 }
@@ -267,7 +392,10 @@ fn random_objects_are_read_as_a_slow_model_reads_them() {
         let lines: Vec<String> = (0..200).map(|_| random_line(&mut dice)).collect();
         let (rows, bad) = read(&table, &lines.join("\n"));
         let mut rows = rows.into_iter();
-        let bad: Vec<u64> = bad.iter().map(|bad| bad.split(':').next().unwrap().parse().unwrap()).collect();
+        let bad: Vec<u64> = bad
+            .iter()
+            .map(|bad| bad.split(':').next().unwrap().parse().unwrap())
+            .collect();
         for (at, line) in lines.iter().enumerate() {
             if line.contains("\"a\"") && line.contains("\"\\u0061\"") {
                 // A name twice: which value counts is tested by itself.
@@ -277,14 +405,17 @@ fn random_objects_are_read_as_a_slow_model_reads_them() {
                 continue;
             }
             let expected = model(&table, line);
-            let found = if bad.contains(&(at as u64 + 1)) { Err(()) } else { Ok(rows.next().unwrap_or_default()) };
+            let found = if bad.contains(&(at as u64 + 1)) {
+                Err(())
+            } else {
+                Ok(rows.next().unwrap_or_default())
+            };
             let found = found.map(|row| timestamp_as_micros(&row));
             assert_eq!(found, expected, "seed {seed}, line {}: {line}", at + 1);
         }
         assert_eq!(rows.next(), None, "seed {seed}");
     }
 }
-
 
 /// The row with its last value, a timestamp, as microseconds.
 fn timestamp_as_micros(row: &str) -> String {

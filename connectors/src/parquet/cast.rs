@@ -72,7 +72,10 @@ impl Cast {
     /// Converts `array`; a value without a counterpart becomes NULL.
     pub(crate) fn apply(self, array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
         let cast = |array: &ArrayRef, to: &DataType| {
-            let options = CastOptions { safe: true, ..CastOptions::default() };
+            let options = CastOptions {
+                safe: true,
+                ..CastOptions::default()
+            };
             cast_with_options(array, to, &options).map_err(|error| error.to_string())
         };
         match (self, to) {
@@ -100,8 +103,8 @@ impl Cast {
             }
             (Cast::Midnight, DataType::Timestamp(_, zone)) => {
                 let days = array.as_primitive::<Date32Type>();
-                let micros: TimestampMicrosecondArray = days
-                    .unary_opt::<_, TimestampMicrosecondType>(|day| i64::from(day).checked_mul(86_400_000_000));
+                let micros: TimestampMicrosecondArray =
+                    days.unary_opt::<_, TimestampMicrosecondType>(|day| i64::from(day).checked_mul(86_400_000_000));
                 Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
             }
             (Cast::Rounded | Cast::Midnight, _) => Err(format!("cannot read as {to}")),
@@ -119,8 +122,13 @@ fn round_nanos(nanos: i64) -> i64 {
 fn zoneless(array: &ArrayRef) -> Result<ArrayRef, String> {
     match array.data_type() {
         DataType::Timestamp(unit, Some(_)) => {
-            let data = array.to_data().into_builder().data_type(DataType::Timestamp(*unit, None));
-            data.build().map(arrow::array::make_array).map_err(|error| error.to_string())
+            let data = array
+                .to_data()
+                .into_builder()
+                .data_type(DataType::Timestamp(*unit, None));
+            data.build()
+                .map(arrow::array::make_array)
+                .map_err(|error| error.to_string())
         }
         _ => Ok(Arc::clone(array)),
     }

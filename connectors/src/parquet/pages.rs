@@ -26,16 +26,22 @@ pub(crate) fn metadata(file: &File, file_bytes: u64) -> Result<Arc<ParquetMetaDa
         return Err(format!("{file_bytes} bytes are too few for a Parquet file"));
     }
     let mut tail = [0; TAIL_BYTES as usize];
-    file.read_exact_at(&mut tail, file_bytes - TAIL_BYTES).map_err(|error| error.to_string())?;
+    file.read_exact_at(&mut tail, file_bytes - TAIL_BYTES)
+        .map_err(|error| error.to_string())?;
     if &tail[4..] != b"PAR1" {
-        return Err("it does not end as a Parquet file: it is cut short, still being written, or something else".into());
+        return Err(
+            "it does not end as a Parquet file: it is cut short, still being written, or something else".into(),
+        );
     }
     let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if length > file_bytes - TAIL_BYTES - 4 {
-        return Err(format!("the footer is damaged: it says {length} bytes in a file of {file_bytes}"));
+        return Err(format!(
+            "the footer is damaged: it says {length} bytes in a file of {file_bytes}"
+        ));
     }
     let mut footer = vec![0; length as usize];
-    file.read_exact_at(&mut footer, file_bytes - TAIL_BYTES - length).map_err(|error| error.to_string())?;
+    file.read_exact_at(&mut footer, file_bytes - TAIL_BYTES - length)
+        .map_err(|error| error.to_string())?;
     if !footer_is_whole(&footer) {
         return Err("the footer is damaged".to_string());
     }
@@ -55,7 +61,10 @@ pub(crate) fn check_group(metadata: &ParquetMetaData, group: usize, file_bytes: 
         let inside = start >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end as u64 <= file_bytes);
         let flat = column.column_descr().max_rep_level() == 0;
         if !inside || (flat && column.num_values() != group_metadata.num_rows()) || column.num_values() < 0 {
-            return Err(format!("the footer is damaged at column `{}` of row group {group}", column.column_path()));
+            return Err(format!(
+                "the footer is damaged at column `{}` of row group {group}",
+                column.column_path()
+            ));
         }
     }
     Ok(())
@@ -85,7 +94,12 @@ impl RowGroups for Group<'_> {
         let pages = SerializedPageReader::new(Arc::clone(self.file), chunk, self.num_rows(), None)?;
         let nested = chunk.column_descr().max_rep_level() > 0;
         let optional = chunk.column_descr().max_def_level() > 0;
-        let checked = CheckedPages { pages, nested, optional, values: chunk.num_values() as u64 };
+        let checked = CheckedPages {
+            pages,
+            nested,
+            optional,
+            values: chunk.num_values() as u64,
+        };
         Ok(Box::new(Chunks(Some(checked))))
     }
 
@@ -167,17 +181,34 @@ impl CheckedPages {
     fn checked(&self, page: Page) -> ParquetResult<Page> {
         let fits = match &page {
             Page::DictionaryPage { buf, num_values, .. } => *num_values as usize <= buf.len(),
-            Page::DataPage { buf, num_values, encoding, .. } => {
+            Page::DataPage {
+                buf,
+                num_values,
+                encoding,
+                ..
+            } => {
                 let values = levels_end(buf, self.nested, self.optional).map(|at| buf.slice(at..));
-                u64::from(*num_values) <= self.values && values.is_some_and(|values| deltas_fit(*encoding, &values, *num_values))
+                u64::from(*num_values) <= self.values
+                    && values.is_some_and(|values| deltas_fit(*encoding, &values, *num_values))
             }
-            Page::DataPageV2 { buf, num_values, encoding, def_levels_byte_len, rep_levels_byte_len, .. } => {
+            Page::DataPageV2 {
+                buf,
+                num_values,
+                encoding,
+                def_levels_byte_len,
+                rep_levels_byte_len,
+                ..
+            } => {
                 let at = *def_levels_byte_len as usize + *rep_levels_byte_len as usize;
                 let fits = at <= buf.len() && deltas_fit(*encoding, &buf.slice(at.min(buf.len())..), *num_values);
                 fits && u64::from(*num_values) <= self.values
             }
         };
-        if fits { Ok(page) } else { Err(ParquetError::General("a page is damaged".to_string())) }
+        if fits {
+            Ok(page)
+        } else {
+            Err(ParquetError::General("a page is damaged".to_string()))
+        }
     }
 }
 

@@ -63,7 +63,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks over a structure; `each` may read a field's value and says whether it did.
-    pub(crate) fn fields(&mut self, depth: usize, mut each: impl FnMut(&mut Self, i64, Kind) -> Option<bool>) -> Option<()> {
+    pub(crate) fn fields(
+        &mut self,
+        depth: usize,
+        mut each: impl FnMut(&mut Self, i64, Kind) -> Option<bool>,
+    ) -> Option<()> {
         let mut id = 0;
         loop {
             let head = self.byte()?;

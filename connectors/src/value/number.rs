@@ -30,7 +30,12 @@ fn parts(text: &[u8]) -> Result<Parts<'_>, Refusal> {
         Some((b'e' | b'E', rest)) => exponent(rest)?,
         Some(_) => return Err(Refusal::Syntax),
     };
-    Ok(Parts { negative, whole, fraction, exponent })
+    Ok(Parts {
+        negative,
+        whole,
+        fraction,
+        exponent,
+    })
 }
 
 fn signed(text: &[u8]) -> (bool, &[u8]) {
@@ -42,7 +47,10 @@ fn signed(text: &[u8]) -> (bool, &[u8]) {
 }
 
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {
-    let len = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let len = text
+        .iter()
+        .position(|byte| !byte.is_ascii_digit())
+        .unwrap_or(text.len());
     text.split_at(len)
 }
 
@@ -52,7 +60,9 @@ fn exponent(text: &[u8]) -> Result<i64, Refusal> {
     if number.is_empty() || !rest.is_empty() {
         return Err(Refusal::Syntax);
     }
-    let value = number.iter().fold(0i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(EXPONENT_MAX));
+    let value = number
+        .iter()
+        .fold(0i64, |sum, byte| (sum * 10 + i64::from(byte - b'0')).min(EXPONENT_MAX));
     Ok(if negative { -value } else { value })
 }
 
@@ -66,7 +76,14 @@ enum Remainder {
 
 /// Value times ten to `scale`, cut towards zero, without its sign; and what was cut off.
 fn scaled(parts: &Parts<'_>, scale: i64) -> Result<(i128, Remainder), Refusal> {
-    let all = || parts.whole.iter().chain(parts.fraction).map(|byte| byte - b'0').skip_while(|digit| *digit == 0);
+    let all = || {
+        parts
+            .whole
+            .iter()
+            .chain(parts.fraction)
+            .map(|byte| byte - b'0')
+            .skip_while(|digit| *digit == 0)
+    };
     let count = all().count() as i64;
     if count == 0 {
         return Ok((0, Remainder::Zero));
@@ -135,7 +152,11 @@ fn in_range(infinite: bool, zero: bool, text: &str) -> Result<(), Refusal> {
     let spelt = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     let mantissa = text.split(['e', 'E']).next().unwrap_or("");
     let vanished = zero && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
-    if (infinite && !spelt) || vanished { Err(Refusal::Range) } else { Ok(()) }
+    if (infinite && !spelt) || vanished {
+        Err(Refusal::Range)
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -170,7 +191,10 @@ mod tests {
 
     #[test]
     fn decimals_round_half_away_from_zero_and_keep_all_digits() {
-        assert_eq!(decimal(b"327267367867168100000", 38, 0), Ok(327_267_367_867_168_100_000));
+        assert_eq!(
+            decimal(b"327267367867168100000", 38, 0),
+            Ok(327_267_367_867_168_100_000)
+        );
         assert_eq!(decimal(b"0.005", 18, 2), Ok(1));
         assert_eq!(decimal(b"-0.005", 18, 2), Ok(-1));
         assert_eq!(decimal(b"0.00499999", 18, 2), Ok(0));
@@ -180,8 +204,14 @@ mod tests {
         assert_eq!(decimal(b"9.994", 3, 2), Ok(999));
         assert_eq!(decimal(b"1e3", 5, 1), Ok(10_000));
         assert_eq!(decimal(b"12345e-3", 5, 2), Ok(1235));
-        assert_eq!(decimal(b"99999999999999999999999999999999999999", 38, 0), Ok(10i128.pow(38) - 1));
-        assert_eq!(decimal(b"99999999999999999999999999999999999999.5", 38, 0), Err(Refusal::Range));
+        assert_eq!(
+            decimal(b"99999999999999999999999999999999999999", 38, 0),
+            Ok(10i128.pow(38) - 1)
+        );
+        assert_eq!(
+            decimal(b"99999999999999999999999999999999999999.5", 38, 0),
+            Err(Refusal::Range)
+        );
         assert_eq!(decimal(b"1e38", 38, 0), Err(Refusal::Range));
         assert_eq!(decimal(b"0.000000001", 38, 9), Ok(1));
         assert_eq!(decimal(b"NaN", 38, 9), Err(Refusal::Syntax));

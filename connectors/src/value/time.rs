@@ -31,7 +31,11 @@ impl Text<'_> {
             value = value * 10 + i64::from(byte - b'0');
             self.at += 1;
         }
-        if self.at - start < least { Err(Refusal::Time) } else { Ok(value) }
+        if self.at - start < least {
+            Err(Refusal::Time)
+        } else {
+            Ok(value)
+        }
     }
 
     fn blanks(&mut self) {
@@ -39,13 +43,20 @@ impl Text<'_> {
     }
 
     fn end(&self) -> Result<(), Refusal> {
-        if self.at == self.bytes.len() { Ok(()) } else { Err(Refusal::Time) }
+        if self.at == self.bytes.len() {
+            Ok(())
+        } else {
+            Err(Refusal::Time)
+        }
     }
 }
 
 /// A DATE: days since 1970-01-01. A time of day is taken only at midnight.
 pub(crate) fn date(text: &[u8]) -> Result<i32, Refusal> {
-    let mut text = Text { bytes: text.trim_ascii(), at: 0 };
+    let mut text = Text {
+        bytes: text.trim_ascii(),
+        at: 0,
+    };
     let days = calendar_day(&mut text)?;
     if text.at < text.bytes.len() {
         let micros = clock_and_zone(&mut text)?.0;
@@ -74,9 +85,16 @@ pub(crate) fn epoch_millis(number: &[u8]) -> Result<i64, Refusal> {
 
 /// Clock microseconds and the offset of the zone in microseconds.
 fn moment(text: &[u8]) -> Result<(i64, i64), Refusal> {
-    let mut text = Text { bytes: text.trim_ascii(), at: 0 };
+    let mut text = Text {
+        bytes: text.trim_ascii(),
+        at: 0,
+    };
     let days = calendar_day(&mut text)?;
-    let (micros, offset) = if text.at < text.bytes.len() { clock_and_zone(&mut text)? } else { (0, 0) };
+    let (micros, offset) = if text.at < text.bytes.len() {
+        clock_and_zone(&mut text)?
+    } else {
+        (0, 0)
+    };
     let start = days.checked_mul(DAY_MICROS).ok_or(Refusal::Range)?;
     Ok((start.checked_add(micros).ok_or(Refusal::Range)?, offset))
 }
@@ -145,7 +163,11 @@ fn clock(text: &mut Text<'_>) -> Result<i64, Refusal> {
     };
     let micros = ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction;
     let late = hour == 24 && micros > DAY_MICROS;
-    if hour > 24 || late || minute > 59 || second > 60 { Err(Refusal::Time) } else { Ok(micros) }
+    if hour > 24 || late || minute > 59 || second > 60 {
+        Err(Refusal::Time)
+    } else {
+        Ok(micros)
+    }
 }
 
 /// `.digits` in microseconds, rounded at the seventh digit.
@@ -168,7 +190,10 @@ fn fraction(text: &mut Text<'_>) -> Result<i64, Refusal> {
 /// `Z`, `UTC`, `±HH`, `±HHMM`, `±HH:MM[:SS]` or nothing: the offset in microseconds.
 fn zone(text: &mut Text<'_>) -> Result<i64, Refusal> {
     let rest = &text.bytes[text.at..];
-    if [b"Z".as_slice(), b"UTC", b"GMT"].iter().any(|name| rest.eq_ignore_ascii_case(name)) {
+    if [b"Z".as_slice(), b"UTC", b"GMT"]
+        .iter()
+        .any(|name| rest.eq_ignore_ascii_case(name))
+    {
         text.at = text.bytes.len();
         return Ok(0);
     }
@@ -180,7 +205,11 @@ fn zone(text: &mut Text<'_>) -> Result<i64, Refusal> {
     };
     text.at += 1;
     let hours = text.number(2, 2)?;
-    let minutes = if text.take(b':') || text.peek().is_some() { text.number(2, 2)? } else { 0 };
+    let minutes = if text.take(b':') || text.peek().is_some() {
+        text.number(2, 2)?
+    } else {
+        0
+    };
     let seconds = if text.take(b':') { text.number(2, 2)? } else { 0 };
     if hours > 15 || minutes > 59 || seconds > 59 {
         return Err(Refusal::Time);
@@ -201,7 +230,17 @@ mod tests {
         assert_eq!(date(b"2024-1-5"), date(b"2024-01-05"));
         assert_eq!(date(b"2024-01-05T00:00:00Z"), date(b"2024-01-05"));
         assert_eq!(date(b"2024-01-05 10:00"), Err(Refusal::TimeOfDay));
-        for text in ["2023-02-29", "1900-02-29", "2024-13-01", "2024-00-01", "2024-04-31", "0000-01-01", "24-01-01", "x", ""] {
+        for text in [
+            "2023-02-29",
+            "1900-02-29",
+            "2024-13-01",
+            "2024-00-01",
+            "2024-04-31",
+            "0000-01-01",
+            "24-01-01",
+            "x",
+            "",
+        ] {
             assert_eq!(date(text.as_bytes()), Err(Refusal::Time), "{text}");
         }
     }
@@ -217,7 +256,15 @@ mod tests {
         assert_eq!(timestamp(b"1970-01-02"), Ok(DAY_MICROS));
         assert_eq!(timestamp(b"1970-01-01 00:01"), Ok(60_000_000));
         assert_eq!(timestamp(b"999999-01-01 00:00:00"), Err(Refusal::Range));
-        for text in ["1970-01-01 25:00:00", "1970-01-01 24:00:01", "1970-01-01 00:60:00", "1970-01-01 1", "1970-01-01 00:00:00.", "1970-01-01x", "1752588000573"] {
+        for text in [
+            "1970-01-01 25:00:00",
+            "1970-01-01 24:00:01",
+            "1970-01-01 00:60:00",
+            "1970-01-01 1",
+            "1970-01-01 00:00:00.",
+            "1970-01-01x",
+            "1752588000573",
+        ] {
             assert_eq!(timestamp(text.as_bytes()), Err(Refusal::Time), "{text}");
         }
     }

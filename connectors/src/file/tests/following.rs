@@ -43,7 +43,13 @@ impl Followed {
         let source = crate::file::FileConnector.source(request).unwrap();
         assert!(!source.is_bounded());
         let thread = std::thread::spawn(move || source.run(&mut Sent(sender), &token));
-        Followed { batches, thread: Some(thread), stop, offsets: Offsets::new(), bad: Vec::new() }
+        Followed {
+            batches,
+            thread: Some(thread),
+            stop,
+            offsets: Offsets::new(),
+            bad: Vec::new(),
+        }
     }
 
     /// Waits until `count` rows and bad rows have come, and gives the rows.
@@ -51,7 +57,10 @@ impl Followed {
         let mut rows = Vec::new();
         let mut seen = 0;
         while seen < count {
-            let batch = self.batches.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{seen} of {count} rows came"));
+            let batch = self
+                .batches
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| panic!("{seen} of {count} rows came"));
             seen += batch.rows.num_rows() + batch.bad.len();
             rows.extend(rows_of(&batch.rows));
             self.offsets.extend(batch.offsets);
@@ -74,7 +83,10 @@ impl Followed {
 }
 
 fn asked(path: &Path) -> SourceRequest {
-    request(&schema(&[("i", BIGINT)]), &[("path", path.to_str().unwrap()), ("format", "json"), ("follow", "true")])
+    request(
+        &schema(&[("i", BIGINT)]),
+        &[("path", path.to_str().unwrap()), ("format", "json"), ("follow", "true")],
+    )
 }
 
 fn append(path: &Path, text: &str) {
@@ -102,10 +114,16 @@ fn appended_lines_arrive_at_once_and_an_unfinished_one_waits() {
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
     append(&path, "{\"i\":\"x\"}\n");
     source.wait_for(1);
-    assert_eq!((source.bad[0].line, source.bad[0].byte_offset), (53, path.metadata().unwrap().len() - 10));
+    assert_eq!(
+        (source.bad[0].line, source.bad[0].byte_offset),
+        (53, path.metadata().unwrap().len() - 10)
+    );
     let offsets = source.end();
     append(&path, "{\"i\":99}\n");
-    let mut source = Followed::start(SourceRequest { offsets, ..asked(&path) });
+    let mut source = Followed::start(SourceRequest {
+        offsets,
+        ..asked(&path)
+    });
     assert_eq!(source.wait_for(1), ["99"]);
     source.end();
 }
@@ -154,12 +172,20 @@ fn a_renamed_file_goes_on_and_a_new_one_under_its_name_is_new() {
     assert_eq!(offsets[log.to_str().unwrap()].records, 3);
     append(&log, "{\"i\":5}\n");
     open.write_all(b"{\"i\":6}\n").unwrap();
-    let mut source = Followed::start(SourceRequest { offsets: offsets.clone(), ..asked(folder.path()) });
+    let mut source = Followed::start(SourceRequest {
+        offsets: offsets.clone(),
+        ..asked(folder.path())
+    });
     let mut rows = source.wait_for(2);
     rows.sort();
     assert_eq!(rows, ["5", "6"]);
     source.end();
-    let mut again = run(SourceRequest { until: Some(offsets), ..asked(folder.path()) }).unwrap().rows();
+    let mut again = run(SourceRequest {
+        until: Some(offsets),
+        ..asked(folder.path())
+    })
+    .unwrap()
+    .rows();
     again.sort();
     assert_eq!(again, ["1", "2", "3", "4"]);
 }
@@ -180,7 +206,10 @@ fn a_file_cut_short_or_replaced_is_one_bad_row_and_never_read_again() {
             File::create(&path).unwrap().write_all(b"{\"i\":7}\n").unwrap();
         }
         assert_eq!(source.wait_for(1), Vec::<String>::new());
-        assert_eq!(source.bad[0].reason, "it was cut short or replaced after 2 lines of it were read; it is not read again");
+        assert_eq!(
+            source.bad[0].reason,
+            "it was cut short or replaced after 2 lines of it were read; it is not read again"
+        );
         assert_eq!(source.bad[0].partition, path.to_str().unwrap());
         append(&path, "{\"i\":3}\n");
         let offsets = source.end();
@@ -218,7 +247,10 @@ fn csv_waits_for_its_header_and_parquet_for_its_writer() {
     let path = folder.path().join("log.csv");
     append(&path, "\u{feff}x,");
     let table = schema(&[("i", BIGINT)]);
-    let asked = request(&table, &[("path", path.to_str().unwrap()), ("format", "csv"), ("follow", "true")]);
+    let asked = request(
+        &table,
+        &[("path", path.to_str().unwrap()), ("format", "csv"), ("follow", "true")],
+    );
     let mut source = Followed::start(asked.clone());
     append(&path, "i\n1,10\n2,\"20");
     assert_eq!(source.wait_for(1), ["10"]);
@@ -231,7 +263,14 @@ fn csv_waits_for_its_header_and_parquet_for_its_writer() {
     source.end();
 
     let folder = tempfile::tempdir().unwrap();
-    let asked = request(&table, &[("path", folder.path().to_str().unwrap()), ("format", "parquet"), ("follow", "true")]);
+    let asked = request(
+        &table,
+        &[
+            ("path", folder.path().to_str().unwrap()),
+            ("format", "parquet"),
+            ("follow", "true"),
+        ],
+    );
     let mut source = Followed::start(asked);
     for i in 0..3 {
         let batch = RecordBatch::try_from_iter([("i", Arc::new(Int64Array::from(vec![i])) as _)]).unwrap();
@@ -254,6 +293,9 @@ fn a_compressed_file_is_not_followed() {
     append(&folder.path().join("log"), "{\"i\":1}\n");
     let mut source = Followed::start(asked(folder.path()));
     assert_eq!(source.wait_for(2), ["1"]);
-    assert_eq!(source.bad[0].reason, "it is compressed, and compressed files cannot be followed");
+    assert_eq!(
+        source.bad[0].reason,
+        "it is compressed, and compressed files cannot be followed"
+    );
     source.end();
 }
