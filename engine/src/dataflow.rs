@@ -324,7 +324,7 @@ impl Kernel for Publish {
         let pending = std::mem::take(&mut self.pending);
         let columns = self.table.schema().columns.clone();
         let changes = Changes::concat(&columns, &pending)?.consolidate()?;
-        let rows = changes.rows().clone().with_schema(columns)?;
+        let rows = Changes::relabel(changes.rows().clone(), columns)?;
         let changes = changes.with_rows(rows);
         self.table.apply(self.worker, epoch, &changes)?;
         self.published.borrow_mut().push_back((epoch.0, changes));

@@ -157,7 +157,7 @@ impl CopyIn for Copy {
         let write = TableWrite {
             table: self.table.definition.id,
             deletes: Vec::new(),
-            inserts: vec![rows.with_schema(self.table.columns.clone())?],
+            inserts: vec![Changes::relabel(rows, self.table.columns.clone())?],
             on_conflict: OnConflict::Refuse,
             truncate: false,
         };

@@ -18,6 +18,9 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// The same in `cenote run`, whose own printer is the subscriber.
+const RUN_HISTORY_BYTES: usize = 1 << 30;
+
 /// Bytes of past changes that a shard of a view keeps for subscribers.
 const VIEW_HISTORY_BYTES: usize = 32 << 20;
 
@@ -212,8 +215,9 @@ impl Database {
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
         let sharded = plan.table.unique;
+        let history = if self.config().selects_wait_for_sources { RUN_HISTORY_BYTES } else { VIEW_HISTORY_BYTES };
         let versioned =
-            Arc::new(VersionedTable::new(plan.table.clone(), workers, sharded, retention, VIEW_HISTORY_BYTES));
+            Arc::new(VersionedTable::new(plan.table.clone(), workers, sharded, retention, history));
         let status = Arc::new(ViewStatus::default());
         let new =
             NewView { id: definition.id, plan: plan.clone(), status: status.clone(), table: versioned.clone() };

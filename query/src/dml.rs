@@ -99,14 +99,14 @@ pub(crate) async fn update(
     let matched = matching_rows(view, &table, &alias, &values.concat(), &source, update.selection.as_ref(), parameters).await?;
     let stored = stored_columns(&table)?;
     let width = stored.fields().len();
-    let old = matched.project(&(0..width).collect::<Vec<_>>())?.with_schema(stored.clone())?;
+    let old = Changes::relabel(matched.project(&(0..width).collect::<Vec<_>>())?, stored.clone())?;
     let mut columns: Vec<ArrayRef> = old.columns().to_vec();
     for (i, (position, _)) in set.iter().enumerate() {
         columns[*position] = assign(matched.column(width + i), stored.field(*position))?;
     }
     let new = RecordBatch::try_new(nullable(&stored), columns)?;
     check_not_null(&table, &new)?;
-    let new = new.with_schema(stored)?;
+    let new = Changes::relabel(new, stored)?;
     let count = old.num_rows();
     transaction.replace(&table, old, new)?;
     Ok(count)
@@ -136,7 +136,7 @@ pub(crate) async fn delete(
     let using: String = delete.using.iter().flatten().map(|table| format!(", {table}")).collect();
     let source = format!("{from}{using}");
     let matched = matching_rows(view, &table, &alias, "", &source, delete.selection.as_ref(), parameters).await?;
-    let old = matched.with_schema(stored_columns(&table)?)?;
+    let old = Changes::relabel(matched, stored_columns(&table)?)?;
     let count = old.num_rows();
     let none = old.slice(0, 0);
     transaction.replace(&table, old, none)?;

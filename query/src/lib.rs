@@ -34,6 +34,6 @@ mod types;
 
 pub use database::*;
 pub use outcome::*;
-pub use parse::{STATEMENT_BYTES_MAX, Statement};
+pub use parse::{STATEMENT_BYTES_MAX, Statement, parse_script};
 pub use session::{Description, Session, TransactionStatus};
 pub use source::SourceProgress;

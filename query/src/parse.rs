@@ -34,6 +34,15 @@ impl Statement {
         &self.text
     }
 
+    /// Whether it declares a table or a source.
+    pub fn is_table_definition(&self) -> bool {
+        match &*self.parsed {
+            Parsed::CreateSource(_) => true,
+            Parsed::Sql { ast, .. } => matches!(**ast, Ast::CreateTable(_)),
+            _ => false,
+        }
+    }
+
     /// Whether it gives rows and changes nothing.
     pub fn is_query(&self) -> bool {
         matches!(&*self.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Query(_)))
@@ -58,7 +67,10 @@ pub(crate) enum Parsed {
 }
 
 /// Splits a script into statements and parses each.
-pub(crate) fn parse_script(sql: &str) -> Result<Vec<Statement>> {
+///
+/// # Errors
+/// `Invalid` 42601 with the position in `sql`; 54000, 54001: too long, too deep.
+pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
     if sql.len() > STATEMENT_BYTES_MAX {
         let error = Error::new(ErrorKind::Invalid, "SQL-0003", "cannot parse statement: it is too long");
         return Err(error.sqlstate("54000").fact("limit", format!("{STATEMENT_BYTES_MAX} bytes")));

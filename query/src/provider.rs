@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use cenote_engine::plan::CollectionId;
-use cenote_statestore::{Pin, VersionedTable};
+use cenote_statestore::{Changes, Pin, VersionedTable};
 use datafusion::catalog::{Session as PlanSession, TableProvider};
 use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -215,7 +215,7 @@ impl PartitionStream for ShardRead {
         let mut scan = self.table.scan(self.pin.clone(), self.projection.clone(), self.shard..self.shard + 1);
         let schema = self.schema.clone();
         let batches = std::iter::from_fn(move || scan.next_batch(ROWS_PER_BATCH).map_err(outside).transpose());
-        let with_schema = move |batch: PlanResult<RecordBatch>| Ok(batch?.with_schema(schema.clone())?);
+        let with_schema = move |batch: PlanResult<RecordBatch>| Changes::relabel(batch?, schema.clone()).map_err(outside);
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches.map(with_schema))))
     }
 }
@@ -227,7 +227,7 @@ impl PartitionStream for KeyRead {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let found = self.table.lookup(&self.key, &self.pin).map_err(outside);
-        let batch = found.and_then(|found| Ok(found.rows.project(&self.projection)?.with_schema(self.schema.clone())?));
+        let batch = found.and_then(|found| Changes::relabel(found.rows.project(&self.projection)?, self.schema.clone()).map_err(outside));
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter([batch])))
     }
 }
@@ -239,7 +239,7 @@ impl PartitionStream for Fixed {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (rows, projection, schema) = (self.rows.clone(), self.projection.clone(), self.schema.clone());
-        let batches = (0..rows.len()).map(move |batch| Ok(rows[batch].project(&projection)?.with_schema(schema.clone())?));
+        let batches = (0..rows.len()).map(move |batch| Changes::relabel(rows[batch].project(&projection)?, schema.clone()).map_err(outside));
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches)))
     }
 }

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
 use cenote_engine::plan::CollectionId;
 use cenote_engine::{Commit, OnConflict, TableWrite, is_row_numbered};
-use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
+use cenote_statestore::{Error, ErrorKind, Pin, Result, VersionedTable};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -260,9 +260,4 @@ pub(crate) fn failed_transaction() -> Error {
     )
     .sqlstate("25P02")
     .attempt("ROLLBACK")
-}
-
-/// The epoch that a transaction reads.
-pub(crate) fn epoch_of(transaction: &Option<Transaction>) -> Option<Epoch> {
-    transaction.as_ref().map(|transaction| transaction.pin.epoch())
 }

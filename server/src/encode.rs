@@ -17,7 +17,7 @@ mod table;
 pub use changes::ChangeLines;
 pub use json::{RowObject, json_writers, write_json_text};
 
-use crate::pending::pgtext::{Formatter, TextStyle};
+use cenote_query::pgtext::{Formatter, TextStyle};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::Result;

@@ -228,6 +228,15 @@ impl Changes {
         self.rows.get_array_memory_size()
     }
 
+    /// The same columns under another schema of the same types: names and nullability may differ.
+    ///
+    /// # Errors
+    /// A column has NULLs where the schema has none, or is of another type.
+    pub fn relabel(batch: RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        Changes::batch(schema, batch.columns().to_vec(), rows)
+    }
+
     /// A batch of given columns with a row count of its own, for batches that may have no columns.
     pub fn batch(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -181,7 +181,7 @@ impl Table {
         let stored = self.table.schema().columns.clone();
         let Some(next) = &mut self.next_row_id else {
             let batches: Vec<RecordBatch> =
-                batches.iter().map(|batch| batch.clone().with_schema(stored.clone())).collect::<Result<_, _>>()?;
+                batches.iter().map(|batch| Changes::relabel(batch.clone(), stored.clone())).collect::<Result<_>>()?;
             return Ok(concat_batches(&stored, &batches)?);
         };
         let mut complete = Vec::with_capacity(batches.len());

@@ -28,7 +28,7 @@ impl Database {
         let schema = nullable_columns(&table);
         let rows = concat_batches(&schema, &batches)?;
         check_not_null(&table, &rows)?;
-        let rows = rows.with_schema(table.columns.clone())?;
+        let rows = Changes::relabel(rows, table.columns.clone())?;
         let write = TableWrite {
             table: table.definition.id,
             deletes: Vec::new(),

@@ -80,10 +80,6 @@ impl Database {
         self.wait_for_newest().await?;
         Ok(())
     }
-
-    pub(crate) fn new_versioned(&self, schema: cenote_statestore::TableSchema) -> Arc<VersionedTable> {
-        Arc::new(VersionedTable::new(schema, 1, true, self.engine.retention().clone(), HISTORY_BYTES))
-    }
 }
 
 /// A table with empty contents.

@@ -11,6 +11,7 @@ use cenote_statestore::{Changes, Digest, Epoch, Error, ErrorKind, Pin, Result, V
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// Rows of one batch of a scan.
@@ -311,7 +312,7 @@ impl Database {
                 format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
             ));
         };
-        self.change_stream(table, readable.columns, from, snapshot)
+        self.change_stream(table, readable.columns, from, snapshot, None)
     }
 
     /// Order-independent digest of a collection's contents: hex text, rows, epoch.
@@ -368,6 +369,7 @@ impl Database {
         columns: SchemaRef,
         from: Option<Epoch>,
         snapshot: bool,
+        end: Option<BoxFuture<'static, Result<Option<Epoch>>>>,
     ) -> Result<ChangeStream> {
         let mut fields = vec![Field::new("epoch", DataType::UInt64, false), Field::new("weight", DataType::Int64, false)];
         fields.extend(columns.fields().iter().map(|field| field.as_ref().clone()));
@@ -380,7 +382,7 @@ impl Database {
         table.changes(pin.epoch(), pin.epoch())?;
         let width = columns.fields().len();
         let scan = snapshot.then(|| table.scan(pin.clone(), (0..width).collect(), 0..table.shards()));
-        let state = Follow { database: self.clone(), table, schema: schema.clone(), width, after: pin.epoch(), pin: Some(pin), scan };
+        let state = Follow { database: self.clone(), table, schema: schema.clone(), width, after: pin.epoch(), pin: Some(pin), scan, end, until: None };
         let batches = futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|batch| (batch, state)))
@@ -396,9 +398,12 @@ struct Follow {
     schema: SchemaRef,
     width: usize,
     after: Epoch,
-    /// Held until the snapshot is read.
+    /// Keeps what is still to be read.
     pin: Option<Pin>,
     scan: Option<cenote_statestore::Scan>,
+    /// Tells the epoch after which nothing more comes, if there is one.
+    end: Option<BoxFuture<'static, Result<Option<Epoch>>>>,
+    until: Option<Epoch>,
 }
 
 impl Follow {
@@ -409,16 +414,18 @@ impl Follow {
             }
             self.scan = None;
         }
-        let mut visible = self.database.engine.progress().subscribe();
         loop {
+            if self.until.is_some_and(|until| self.after >= until) {
+                return Ok(None);
+            }
+            let Some(newest) = self.wait().await? else {
+                continue;
+            };
             let after = self.after;
-            let newest = *visible
-                .wait_for(|epoch| *epoch > after)
-                .await
-                .map_err(|_| Error::new(ErrorKind::Unavailable, "ENGINE-0001", "cannot follow changes: the engine has stopped"))?;
             let found = self.table.changes(after, newest).map_err(|error| self.cut(error))?;
             self.after = newest;
-            self.pin = None;
+            // What comes next is kept until it is read, as far as the table's limit for that goes.
+            self.pin = Some(self.database.engine.retention().pin(newest)?);
             if found.is_empty() {
                 continue;
             }
@@ -429,6 +436,26 @@ impl Follow {
                 parts.push(self.labelled(epoch, &changes.with_rows(rows))?);
             }
             return Ok(Some(concat_batches(&self.schema, &parts)?));
+        }
+    }
+
+    /// Waits for a newer epoch, or for the news that none will come.
+    async fn wait(&mut self) -> Result<Option<Epoch>> {
+        let mut visible = self.database.engine.progress().subscribe();
+        let after = self.after;
+        let newer = visible.wait_for(|epoch| *epoch > after);
+        let stopped =
+            || Error::new(ErrorKind::Unavailable, "ENGINE-0001", "cannot follow changes: the engine has stopped");
+        let Some(end) = &mut self.end else {
+            return newer.await.map(|epoch| Some(*epoch)).map_err(|_| stopped());
+        };
+        tokio::select! {
+            newest = newer => newest.map(|epoch| Some(*epoch)).map_err(|_| stopped()),
+            end = end => {
+                self.until = end?;
+                self.end = None;
+                Ok(None)
+            }
         }
     }
 
@@ -481,7 +508,7 @@ impl OpenScan {
                         arrow::compute::filter_record_batch(&batch, arrow::array::AsArray::as_boolean(&mask))?
                     }
                 };
-                Ok(batch.project(&self.projection)?.with_schema(self.schema.clone())?)
+                Changes::relabel(batch.project(&self.projection)?, self.schema.clone())
             }))
         });
         futures::stream::iter(batches).boxed()

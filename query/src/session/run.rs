@@ -13,7 +13,7 @@ use crate::parse::Statement;
 use crate::plan::bind;
 use crate::provider::{CollectionTable, Contents};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
@@ -74,10 +74,11 @@ impl Session {
         let plan = view.plan(&state, ast).await?;
         let running = self.prepare_query(&state, &plan).await?;
         let columns = shown_columns(&plan);
-        let stream =
-            self.database.change_stream(running.versioned.clone(), columns, Some(running.created.previous()), false)?;
         self.start_sources(&sources).await?;
-        Ok(stream)
+        let database = self.database.clone();
+        let end = async move { Ok(database.wait_for_bounded_sources().await?.then(|| database.epoch())) };
+        let from = Some(running.created.previous());
+        self.database.change_stream(running.versioned.clone(), columns, from, false, Some(Box::pin(end)))
     }
 
     /// Tables of a query that keep no rows.
@@ -139,15 +140,6 @@ impl Session {
             self.database.start_source(table, None, Default::default())?;
         }
         Ok(())
-    }
-
-    /// Waits for bounded sources, then for what they gave to be visible: the epoch at which a stream of changes of
-    /// bounded inputs is complete; `None` if an input never ends.
-    pub async fn end_of_inputs(&self) -> Result<Option<Epoch>> {
-        match self.database.wait_for_bounded_sources().await? {
-            true => Ok(Some(self.database.epoch())),
-            false => Ok(None),
-        }
     }
 }
 

@@ -5,10 +5,10 @@ use super::no_runtime;
 use super::output::Output;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
-use crate::pending::registry;
+use cenote_connectors::registry;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::port::PathPolicy;
-use cenote_query::{BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement};
+use cenote_query::{BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script};
 use cenote_statestore::{Error, ErrorKind, Result};
 use futures::{FutureExt, StreamExt};
 use std::io::{IsTerminal, Read, Write};
@@ -62,13 +62,15 @@ pub fn run(options: RunOptions) -> Result<()> {
         .attempt("use --format ndjson, csv or arrow with --changes"));
     }
     let script = read_script(&options)?;
+    let statements = parse_script(&script).map_err(|error| locate(error, &script))?;
+    let transient = options.data_dir.is_none() && reads_once(&statements);
     let mut stopped = watch_signals()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(no_runtime)?;
     let done = runtime.block_on(async {
-        let database = Database::open(config(&options)).await?;
+        let database = Database::open(config(&options, transient)).await?;
         let line = Line::default();
         let mut printer = Printer {
             output: Output::stdout(line.clone()),
@@ -132,7 +134,13 @@ fn read_stdin(script: &mut String) -> Result<()> {
     })
 }
 
-fn config(options: &RunOptions) -> DatabaseConfig {
+/// Whether each row is needed once: one query at the end, and nothing that keeps contents of its own.
+fn reads_once(statements: &[Statement]) -> bool {
+    let queries = statements.iter().filter(|statement| statement.is_query()).count();
+    queries == 1 && statements.iter().all(|statement| statement.is_query() || statement.is_table_definition())
+}
+
+fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
     DatabaseConfig {
         data_dir: options.data_dir.clone(),
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
@@ -140,7 +148,7 @@ fn config(options: &RunOptions) -> DatabaseConfig {
         retain_time: Duration::ZERO,
         connectors: registry(),
         paths: PathPolicy::Any,
-        transient_tables: true,
+        transient_tables,
         selects_wait_for_sources: true,
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
     }

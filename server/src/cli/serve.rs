@@ -4,7 +4,7 @@ use super::interrupt::{signalled, watch_signals};
 use super::no_runtime;
 use super::settings::{Door, ServeOptions, Settings};
 use crate::http;
-use crate::pending::serve_pg;
+use crate::pg::{self, PgLimits};
 use cenote_query::Database;
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::future::Future;
@@ -68,7 +68,11 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
     if let Some((listener, address)) = pg {
         doors.open(
             format!("pgwire: listening on postgresql://{address}"),
-            serve_pg(listener, database.clone(), settings.pg_connections, stopped.clone()),
+            {
+                let limits = PgLimits { connections_max: settings.pg_connections, ..PgLimits::default() };
+                let mut stopped = stopped.clone();
+                pg::serve(listener, database.clone(), limits, async move { signalled(&mut stopped).await })
+            },
         );
     }
     if let Door::At(address) = &settings.flight {

@@ -5,7 +5,7 @@
 
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
-use crate::pending::registry;
+use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::DatabaseConfig;
 use cenote_statestore::{Error, ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! Rows as JSON objects.
 
 use super::{Encoder, Numbers};
-use crate::pending::pgtext::JsonWriter;
+use cenote_query::pgtext::JsonWriter;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Fields, SchemaRef};
 use cenote_statestore::Result;

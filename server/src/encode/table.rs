@@ -1,7 +1,7 @@
 //! Aligned columns, as psql prints them. Holds all rows: a column is as wide as its widest value.
 
 use super::{Encoder, formatters};
-use crate::pending::pgtext::Formatter;
+use cenote_query::pgtext::Formatter;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::Result;

@@ -6,7 +6,7 @@ use super::error::{Answer, ApiError};
 use super::parameters::Parameters;
 use super::request::{Name, read_body};
 use super::respond;
-use crate::pending::{BodyFormat, decode_body};
+use cenote_connectors::decode::{BodyFormat, decode_body};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::body::Body;

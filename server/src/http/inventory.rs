@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use super::request::Name;
 use super::respond;
 use crate::encode::write_json_text;
-use crate::pending::pgtype::ColumnType;
+use cenote_query::pgtype::ColumnType;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use cenote_query::{Readable, ReadableKind};

@@ -10,7 +10,7 @@ use super::parameters::{self, NUMBERS, Parameter};
 use super::request::Name;
 use super::respond;
 use crate::encode::{Numbers, write_json_text};
-use crate::pending::pgtext::{JsonWriter, parse_array};
+use cenote_query::pgtext::{JsonWriter, parse_array};
 use arrow::datatypes::Field;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;

@@ -231,7 +231,7 @@ pub fn router(app: App) -> Router {
     let mut router = Router::new();
     for (index, route) in ROUTES.iter().enumerate() {
         let observed = from_fn_with_state((app.clone(), index), metrics::observe);
-        router = router.route(route.path, (route.handler)().route_layer(observed));
+        router = router.route(route.path, (route.handler)().layer(observed));
     }
     router
         .fallback(health::no_route)

@@ -11,7 +11,7 @@ use super::respond;
 use super::sql_parameters::parameters;
 use super::stream::{rows_body, started};
 use crate::encode::{Format, Numbers, json_writers, write_json_text};
-use crate::pending::pgtype::ColumnType;
+use cenote_query::pgtype::ColumnType;
 use arrow::array::RecordBatch;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};

@@ -1,7 +1,6 @@
 //! The first words of a connection: encryption requests, cancel requests, the startup message.
 
 use super::frontend::{Fields, violation};
-use super::signals::Failure;
 use super::wire::Wire;
 use bytes::Bytes;
 use cenote_statestore::{Error, ErrorKind};
@@ -89,7 +88,7 @@ fn wrong_version(version: i32) -> Error {
 fn session(body: Bytes, minor: i32) -> Greeting {
     match parameters(Fields(body)) {
         Ok(all) => {
-            let (options, parameters) = all.into_iter().partition(|(name, _): &(String, String)| name.starts_with("_pq_."));
+            let (options, parameters): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _): &(String, String)| name.starts_with("_pq_."));
             let unknown_options = options.into_iter().map(|(name, _)| name).collect();
             let startup = Startup { parameters, unknown_options, minor };
             if startup.parameter("user").is_none_or(str::is_empty) {
