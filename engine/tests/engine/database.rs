@@ -2,18 +2,19 @@
 
 use crate::models::view::{Collections, results};
 use crate::plan::{CollectionId, ViewPlan};
-use crate::rows::{Bag, Cell, Random, Row, add, bag, batch, rows};
-use arrow::array::RecordBatch;
+use crate::rows::{Bag, Random, Row, add, bag, batch, rows};
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{
     Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, TableWrite, ViewStatus,
 };
-use cenote_statestore::{Digest, Epoch, Pin, Result, Retention, TableSchema, VersionedTable};
+use cenote_statestore::{Digest, Epoch, Pin, Result, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// A running engine with its tables and views.
 pub struct Database {
@@ -155,7 +156,7 @@ impl Database {
         let visible = cenote_engine::visible_columns(&stored.schema()).fields().len();
         let truncate = random.one_in(25);
         let gone: Vec<u32> = (0..stored.num_rows() as u32).filter(|_| random.one_in(6)).collect();
-        let deletes = arrow::compute::take_record_batch(&stored, &gone.clone().into()).unwrap();
+        let deletes = arrow::compute::take_record_batch(&stored, &UInt32Array::from(gone)).unwrap();
         let mut held = if truncate { Bag::new() } else { self.now()[&table].clone() };
         if !truncate {
             rows(&deletes).iter().for_each(|row| add(&mut held, &row[..visible].to_vec(), -1));
@@ -178,6 +179,32 @@ impl Database {
         self.now().insert(table, held);
     }
 
+    /// Commits that do not wait for each other, in whatever order they come through.
+    pub fn burst(&mut self, writes: Vec<Blind>) {
+        let engine = self.engine.clone();
+        let commits: Vec<Commit> = writes.iter().map(|write| self.blind_commit(write)).collect();
+        let mut done: Vec<(Epoch, usize)> = self.runtime.block_on(async move {
+            let mut tasks = JoinSet::new();
+            for (number, commit) in commits.into_iter().enumerate() {
+                let engine = engine.clone();
+                tasks.spawn(async move { (engine.commit(commit).await.unwrap(), number) });
+            }
+            tasks.join_all().await
+        });
+        done.sort();
+        for (epoch, number) in done {
+            let mut held = self.past.last_key_value().unwrap().1.clone();
+            writes[number].apply(&mut held, &self.tables);
+            self.past.insert(epoch.0, held);
+        }
+    }
+
+    fn blind_commit(&self, blind: &Blind) -> Commit {
+        let write = self.inserts(blind.table, &blind.rows);
+        let write = TableWrite { on_conflict: OnConflict::Replace, truncate: blind.truncate, ..write };
+        Commit { writes: vec![write], ..Commit::default() }
+    }
+
     pub fn wait(&self) {
         self.runtime.block_on(self.engine.wait_visible(self.last())).unwrap();
     }
@@ -191,10 +218,10 @@ impl Database {
         bag(&scan(&self.views[&view].table, self.engine.retention().pin(epoch).unwrap()))
     }
 
-    /// Everything that there is at an epoch by the models: tables, and views over them.
+    /// Everything that there is at an epoch by the models: tables, and views over them that had been created.
     pub fn everything(&self, epoch: u64) -> Collections {
         let mut all = self.past[&epoch].clone();
-        for (id, view) in &self.views {
+        for (id, view) in self.views.iter().filter(|(_, view)| view.since.0 <= epoch) {
             all.insert(*id, results(&view.plan, &all));
         }
         all
@@ -232,6 +259,29 @@ impl Database {
     }
 }
 
+/// A write that reads nothing: rows put in by their key, after everything is deleted if so asked.
+pub struct Blind {
+    pub table: CollectionId,
+    pub rows: Vec<Row>,
+    pub truncate: bool,
+}
+
+impl Blind {
+    fn apply(&self, held: &mut Collections, tables: &BTreeMap<CollectionId, Arc<VersionedTable>>) {
+        let schema = tables[&self.table].schema();
+        let held = held.entry(self.table).or_default();
+        if self.truncate {
+            held.clear();
+        }
+        for row in &self.rows {
+            if !cenote_engine::is_row_numbered(&schema.columns) {
+                held.retain(|other, _| schema.key.iter().any(|key| other[*key] != row[*key]));
+            }
+            add(held, row, 1);
+        }
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
         self.engine.shutdown();
@@ -243,9 +293,3 @@ pub fn scan(table: &Arc<VersionedTable>, pin: Pin) -> Vec<RecordBatch> {
     let mut scan = table.scan(pin, all, 0..table.shards());
     std::iter::from_fn(|| scan.next_batch(1000).unwrap()).collect()
 }
-
-pub fn number(value: i128) -> Cell {
-    Cell::Number(value)
-}
-
-pub type SharedRetention = Arc<Retention>;

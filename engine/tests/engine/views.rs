@@ -151,7 +151,7 @@ fn counted(people_id: CollectionId) -> ViewPlan {
     plan.view("counted", Some(&[]))
 }
 
-fn distinct(people_id: CollectionId) -> ViewPlan {
+pub fn distinct(people_id: CollectionId) -> ViewPlan {
     let mut plan = Plan::default();
     let input = plan.input(people_id, &people());
     plan.aggregate(input, &[0, 1], &[]);
