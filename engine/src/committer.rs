@@ -16,7 +16,7 @@ use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
 use crate::status::ViewStatus;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
@@ -101,16 +101,13 @@ pub(crate) enum Request {
     Commit { commit: Commit, reply: oneshot::Sender<Result<Epoch>> },
     /// A commit of a source, which may be merged with others of the same source; the permit frees its queue place.
     Source { source: CollectionId, commit: Commit, permit: SourcePermit },
-    Peek { peek: PeekRequest, reply: oneshot::Sender<Epoch> },
+    Peek { peeks: Vec<PeekRequest>, reply: oneshot::Sender<Epoch> },
     Sizes { view: CollectionId, reply: mpsc::UnboundedSender<crate::worker::OperatorSizes> },
     Shutdown,
 }
 
 pub(crate) struct PeekRequest {
-    pub(crate) view: CollectionId,
-    pub(crate) node: usize,
-    pub(crate) table: usize,
-    pub(crate) keys: Option<Vec<ArrayRef>>,
+    pub(crate) read: crate::engine::StateRead,
     pub(crate) answers: mpsc::UnboundedSender<Result<Vec<RecordBatch>>>,
 }
 
@@ -204,9 +201,10 @@ impl Committer {
                         let _ = permit.failure.set(error);
                     }
                 },
-                Request::Peek { peek, reply } => {
+                Request::Peek { peeks, reply } => {
                     self.release(std::mem::take(&mut prepared));
-                    self.peek(peek, reply);
+                    peeks.into_iter().for_each(|peek| self.peek(peek));
+                    let _ = reply.send(self.epoch);
                 }
                 Request::Sizes { view, reply } => {
                     self.workers.iter().for_each(|worker| worker.send(Command::Sizes { view, reply: reply.clone() }));
@@ -222,7 +220,8 @@ impl Committer {
     fn prepare(&mut self, commit: Commit) -> Result<Prepared> {
         let epoch = self.epoch.next();
         let checked = self.tables.check(&commit, &self.retention)?;
-        if let Some(log) = &mut self.log {
+        let changes_nothing = checked.is_empty() && commit.ddl.is_none();
+        if let Some(log) = self.log.as_mut().filter(|_| !changes_nothing) {
             let record = self.tables.record(epoch, &commit, &checked)?;
             log.append(&record)?;
         }
@@ -311,11 +310,10 @@ impl Committer {
         }
     }
 
-    fn peek(&mut self, request: PeekRequest, reply: oneshot::Sender<Epoch>) {
-        let PeekRequest { view, node, table, keys, answers } = request;
-        let peek = Arc::new(Peek { view, node, table, keys, epoch: self.epoch, reply: answers });
+    fn peek(&mut self, request: PeekRequest) {
+        let crate::engine::StateRead { view, node, table, keys } = request.read;
+        let peek = Arc::new(Peek { view, node, table, keys, epoch: self.epoch, reply: request.answers });
         self.workers.iter().for_each(|worker| worker.send(Command::Peek(peek.clone())));
-        let _ = reply.send(self.epoch);
     }
 
     fn apply_retention(&mut self) {

@@ -32,6 +32,19 @@ pub struct EngineConfig {
     pub retention: RetentionRule,
 }
 
+/// A read of one state table.
+#[derive(Clone, Debug)]
+pub struct StateRead {
+    /// The view whose operator it is.
+    pub view: CollectionId,
+    /// The plan's node.
+    pub node: usize,
+    /// Number of the table among the node's state tables.
+    pub table: usize,
+    /// Values of the table's key columns; `None`: everything.
+    pub keys: Option<Vec<ArrayRef>>,
+}
+
 /// A running engine. Dropping it without [`Engine::shutdown`] leaves its threads to the end of the process.
 pub struct Engine {
     requests: Sender<Request>,
@@ -69,6 +82,7 @@ impl Recovered {
     /// Reads the log, if there is one, from its start.
     ///
     /// # Arguments
+    /// - `built_in`: tables that are there from the start.
     /// - `on_ddl`: called for each logged catalog change, in order, with its epoch and text; it must add the tables
     ///   that the change creates and remove those that it drops.
     ///
@@ -77,10 +91,14 @@ impl Recovered {
     pub fn open(
         config: EngineConfig,
         retention: Arc<Retention>,
+        built_in: &[(CollectionId, Arc<VersionedTable>)],
         mut on_ddl: impl FnMut(Epoch, &[u8], &mut RecoveredTables<'_>) -> Result<()>,
     ) -> Result<Recovered> {
         let mut recovered =
             Recovered { tables: Tables::default(), log: None, epoch: Epoch::ZERO, retention, config };
+        for (id, table) in built_in {
+            recovered.tables.add(*id, table.clone());
+        }
         let Some(dir) = recovered.config.log_dir.clone() else {
             return Ok(recovered);
         };
@@ -100,11 +118,6 @@ impl Recovered {
     /// The newest epoch in the log.
     pub fn epoch(&self) -> Epoch {
         self.epoch
-    }
-
-    /// Adds a table that is not in the log (built in).
-    pub fn add_table(&mut self, id: CollectionId, table: Arc<VersionedTable>) {
-        self.tables.add(id, table);
     }
 
     /// Starts the threads.
@@ -181,31 +194,32 @@ impl Engine {
         visible.wait_for(|visible| *visible >= epoch).await.map(|_| ()).map_err(|_| stopped())
     }
 
-    /// Reads a state table of an operator at the newest epoch.
-    ///
-    /// # Arguments
-    /// - `node`, `table`: the plan's node, and the number of the table among its state tables.
-    /// - `keys`: values of the table's key columns; `None`: everything.
+    /// Reads state tables of operators, all at the newest epoch.
     ///
     /// # Returns
-    /// The epoch, and the rows. Other tables can be read at the same epoch once it is visible.
-    pub async fn read_state(
-        &self,
-        view: CollectionId,
-        node: usize,
-        table: usize,
-        keys: Option<Vec<ArrayRef>>,
-    ) -> Result<(Epoch, Vec<RecordBatch>)> {
-        let (answers, mut received) = mpsc::unbounded_channel();
+    /// The epoch, and the rows of each read in order. Other tables can be read at the same epoch once it is visible.
+    pub async fn read_state(&self, reads: Vec<StateRead>) -> Result<(Epoch, Vec<Vec<RecordBatch>>)> {
+        let mut channels = Vec::with_capacity(reads.len());
+        let peeks = reads
+            .into_iter()
+            .map(|read| {
+                let (answers, received) = mpsc::unbounded_channel();
+                channels.push(received);
+                PeekRequest { read, answers }
+            })
+            .collect();
         let (reply, epoch) = oneshot::channel();
-        let peek = PeekRequest { view, node, table, keys, answers };
-        self.send(Request::Peek { peek, reply })?;
+        self.send(Request::Peek { peeks, reply })?;
         let epoch = epoch.await.map_err(|_| stopped())?;
-        let mut rows = Vec::new();
-        for _ in 0..self.workers {
-            rows.extend(received.recv().await.ok_or_else(stopped)??);
+        let mut results = Vec::with_capacity(channels.len());
+        for mut received in channels {
+            let mut rows = Vec::new();
+            for _ in 0..self.workers {
+                rows.extend(received.recv().await.ok_or_else(stopped)??);
+            }
+            results.push(rows);
         }
-        Ok((epoch, rows))
+        Ok((epoch, results))
     }
 
     /// Rows and bytes of a view's state tables: node, table, rows, bytes, summed over workers.

@@ -25,6 +25,6 @@ mod status;
 mod worker;
 
 pub use committer::{Commit, NewView, OnConflict, ROW_ID, RetentionRule, TableWrite, is_row_numbered, visible_columns};
-pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed};
+pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
 pub use progress::Progress;
 pub use status::ViewStatus;

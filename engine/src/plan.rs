@@ -28,7 +28,7 @@ impl fmt::Display for CollectionId {
 pub type NodeId = usize;
 
 /// Stateless work on batches: any number of filters and projections fused into one pass.
-pub trait RowProgram: Send + Sync + fmt::Debug {
+pub trait RowProgram: std::any::Any + Send + Sync + fmt::Debug {
     /// Columns of the result.
     fn schema(&self) -> SchemaRef;
 

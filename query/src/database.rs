@@ -1,11 +1,24 @@
 //! The database: catalog, engine and connectors behind one handle that every door shares.
 
+mod append;
+mod open;
+mod read;
+mod state;
+
+pub(crate) use open::new_table;
+pub(crate) use state::StateTable;
+
+use crate::catalog::{Catalog, MaterializedView};
 use crate::outcome::BatchStream;
 use crate::session::Session;
+use crate::source::Sources;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use cenote_engine::Engine;
 use cenote_engine::port::{ConnectorRegistry, PathPolicy};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
+use datafusion::execution::SessionState;
+use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +41,8 @@ pub struct DatabaseConfig {
     /// Rows of a table fed by a replayable source without a primary key stay in the source and are read again when
     /// asked for, instead of being kept (`cenote run`).
     pub transient_tables: bool,
+    /// A SELECT waits until bounded sources are read to their end (`cenote run`).
+    pub selects_wait_for_sources: bool,
     /// Memory that one ad-hoc query may use, in bytes.
     pub query_memory_bytes: usize,
 }
@@ -135,119 +150,94 @@ pub struct Metric {
 }
 
 /// The database: catalog, engine, connectors. Shared by all doors.
-pub struct Database {}
-
-fn not_yet<T>(what: &str) -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "SQL-0001", format!("cannot {what}: not built")))
+pub struct Database {
+    config: DatabaseConfig,
+    engine: Engine,
+    catalog: RwLock<Arc<Catalog>>,
+    /// Held while the catalog is being changed, so that changes follow each other.
+    changing: tokio::sync::Mutex<()>,
+    planner: SessionState,
+    errors: Arc<VersionedTable>,
+    sources: Sources,
 }
 
 impl Database {
-    /// Opens a database: recovers the catalog and the tables, rebuilds the views, starts the sources.
-    ///
-    /// # Errors
-    /// `Corrupt`: the log is damaged in its middle; the error names file and offset and nothing was changed.
-    pub fn open(config: DatabaseConfig) -> Result<Arc<Database>> {
-        let _ = config;
-        not_yet("open a database")
-    }
-
     /// A new session with default settings.
     pub fn session(self: &Arc<Self>) -> Session {
         Session::new(self.clone())
     }
 
-    /// Everything that can be read, sorted by name.
-    pub fn readables(&self) -> Vec<Readable> {
-        Vec::new()
+    /// The catalog as it is now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().clone()
     }
 
-    /// One readable collection by name (`view`, `schema.view`, `cenote_state.table`).
-    ///
-    /// # Errors
-    /// `Invalid`, SQLSTATE 42P01, with near names.
-    pub fn readable(&self, name: &str) -> Result<Readable> {
-        let _ = name;
-        not_yet("find a table")
+    pub(crate) fn set_catalog(&self, catalog: Catalog) {
+        *self.catalog.write() = Arc::new(catalog);
     }
 
-    /// Looks up keys by the whole key of a collection, or by the named columns.
-    ///
-    /// # Arguments
-    /// - `columns`: names of the columns that `keys` are for; empty: the key columns in order.
-    /// - `keys`: one list of texts per key, in the order of `columns`, each in PostgreSQL's input form of its type;
-    ///   `None` is NULL.
-    ///
-    /// # Errors
-    /// - `Invalid` 42P01, 42703: no such collection or column. 22P02: a key does not parse as its type.
-    pub async fn lookup(&self, name: &str, columns: &[String], keys: &[Vec<Option<String>>]) -> Result<LookupRows> {
-        let _ = (name, columns, keys);
-        not_yet("look up keys")
+    pub(crate) async fn lock_catalog(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changing.lock().await
     }
 
-    /// A page of a collection.
-    ///
-    /// # Returns
-    /// At most `limit` rows, their epoch, and the cursor to go on with; `None` at the end.
-    ///
-    /// # Errors
-    /// `Expired`: the cursor's epoch is no longer retained.
-    pub async fn scan_page(&self, request: ScanRequest, limit: usize) -> Result<(RecordBatch, Epoch, Option<ScanCursor>)> {
-        let _ = (request, limit);
-        not_yet("scan")
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
-    /// A whole collection at one epoch, streamed in bounded memory.
-    pub async fn scan(&self, request: ScanRequest) -> Result<(SchemaRef, Epoch, BatchStream)> {
-        let _ = request;
-        not_yet("scan")
+    pub(crate) fn config(&self) -> &DatabaseConfig {
+        &self.config
     }
 
-    /// Changes of a collection after `from` (exclusive); `None`: from now on.
-    ///
-    /// # Arguments
-    /// - `snapshot`: first the contents as of the start, as insertions at its epoch.
-    pub async fn changes(&self, name: &str, from: Option<Epoch>, snapshot: bool) -> Result<ChangeStream> {
-        let _ = (name, from, snapshot);
-        not_yet("read changes")
+    pub(crate) fn planner(&self) -> &SessionState {
+        &self.planner
     }
 
-    /// Appends rows to a table held here, as one epoch, durable when this returns.
-    ///
-    /// # Arguments
-    /// - `rows`: columns by name; missing ones take their default; types are cast exactly or refused.
-    ///
-    /// # Returns
-    /// The epoch of the rows.
-    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
-        let _ = (table, rows);
-        not_yet("append rows")
+    /// The table of rows that could not be read.
+    pub(crate) fn errors(&self) -> &Arc<VersionedTable> {
+        &self.errors
     }
 
-    /// Columns that `append` to this table takes, for decoding a body of JSON or CSV.
-    pub fn append_schema(&self, table: &str) -> Result<SchemaRef> {
-        let _ = table;
-        not_yet("append rows")
+    pub(crate) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
-    /// Order-independent digest of a collection's contents: hex text, rows, epoch.
-    pub async fn digest(&self, name: &str) -> Result<(String, u64, Epoch)> {
-        let _ = name;
-        not_yet("digest")
+    /// Refuses to read a view that has failed, or that reads one.
+    pub(crate) fn check_view(&self, view: &MaterializedView) -> Result<()> {
+        if let Some(cause) = view.status.failure() {
+            let name = &view.definition.name;
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                "VIEW-0101",
+                format!("cannot read materialized view \"{name}\": it has failed"),
+            )
+            .sqlstate("55000")
+            .fact("cause", cause.message())
+            .attempt("DROP MATERIALIZED VIEW it and create it again once the cause is gone"));
+        }
+        let catalog = self.catalog();
+        for id in &view.reads {
+            if let Some(crate::catalog::Object::MaterializedView(input)) = catalog.by_id(*id) {
+                self.check_view(input)?;
+            }
+        }
+        Ok(())
     }
 
     /// The newest sealed epoch.
     pub fn epoch(&self) -> Epoch {
-        Epoch::ZERO
+        self.engine.visible()
     }
 
     /// Whether the server can serve, and why not.
     pub fn health(&self) -> Health {
-        Health::default()
-    }
-
-    /// Figures of engine and catalog.
-    pub fn metrics(&self) -> Vec<Metric> {
-        Vec::new()
+        let mut problems = Vec::new();
+        for view in self.catalog().materialized_views() {
+            if let Some(cause) = view.status.failure() {
+                problems.push(format!("materialized view {} has failed: {}", view.definition.name, cause.message()));
+            }
+        }
+        problems.extend(self.sources.failures());
+        Health { problems }
     }
 
     /// Waits until every bounded source has been read to its end and its rows are visible.
@@ -255,11 +245,24 @@ impl Database {
     /// # Returns
     /// Immediately with `false` if some source never ends.
     pub async fn wait_for_bounded_sources(&self) -> Result<bool> {
-        not_yet("wait for sources")
+        if !self.sources.wait_for_bounded().await? {
+            return Ok(false);
+        }
+        self.wait_for_newest().await?;
+        Ok(true)
+    }
+
+    /// Waits until everything that is committed now is visible.
+    pub(crate) async fn wait_for_newest(&self) -> Result<Epoch> {
+        let epoch = self.engine.commit(cenote_engine::Commit::default()).await?;
+        self.engine.wait_visible(epoch).await?;
+        Ok(epoch)
     }
 
     /// Stops sources, seals what is open, flushes the log and joins the workers.
     pub async fn shutdown(&self) -> Result<()> {
+        self.sources.stop_all();
+        self.engine.shutdown();
         Ok(())
     }
 }

@@ -1,8 +1,39 @@
-//! Catalog, SQL, planning, sessions.
+//! Catalog, SQL, planning, sessions: everything between a statement's text and the engine.
+//!
+//! # Owns
+//! The catalog; SQL to logical plans (DataFusion) and to the engine's dataflow IR; ad-hoc reads over snapshots;
+//! transactions; sessions, which every door shares.
+//!
+//! # Not here
+//! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
+
+mod catalog;
+mod copy;
 mod database;
+mod ddl;
+mod dml;
+mod error;
+mod explain;
+mod functions;
+mod lower;
+mod names;
 mod outcome;
+mod parse;
+pub mod pgtext;
+pub mod pgtype;
+mod plan;
+mod program;
+mod provider;
 mod session;
+mod settings;
+mod show;
+mod source;
+mod system;
+mod transaction;
+mod types;
 
 pub use database::*;
 pub use outcome::*;
-pub use session::*;
+pub use parse::{STATEMENT_BYTES_MAX, Statement};
+pub use session::{Description, Session, TransactionStatus};
+pub use source::SourceProgress;

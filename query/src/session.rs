@@ -1,24 +1,28 @@
 //! One client's session: settings, open transaction, statements.
 
-use crate::database::Database;
-use crate::outcome::Outcome;
-use arrow::datatypes::{DataType, SchemaRef};
+mod run;
+
+use crate::catalog::Object;
+use crate::database::{ChangeStream, Database};
+use crate::error::from_datafusion;
+use crate::names::shown_name;
+use crate::outcome::{Outcome, Rows};
+use crate::parse::{Parsed, Statement, parse_script};
+use crate::plan::{ReadView, bind};
+use crate::transaction::{Transaction, failed_transaction};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{Delete, Insert, Statement as Ast, Update};
+use futures::StreamExt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A parsed statement with its text, cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Statement {
-    pub(crate) text: Arc<str>,
-}
-
-impl Statement {
-    /// The SQL text of this statement alone.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-}
+/// Times that a single statement is run again when another transaction changed its rows meanwhile.
+const RETRIES_MAX: usize = 16;
 
 /// What a prepared statement takes and gives.
 #[derive(Clone, Debug)]
@@ -43,11 +47,17 @@ pub enum TransactionStatus {
 /// One client's session. Dropping it rolls back what is open.
 pub struct Session {
     database: Arc<Database>,
+    transaction: Option<Transaction>,
+    settings: Arc<BTreeMap<String, String>>,
+    last_epoch: Epoch,
+    last_read: Option<Epoch>,
+    copied: crate::copy::Copied,
 }
 
 impl Session {
     pub(crate) fn new(database: Arc<Database>) -> Session {
-        Session { database }
+        let settings = Arc::new(crate::settings::defaults());
+        Session { database, transaction: None, settings, last_epoch: Epoch::ZERO, last_read: None, copied: Default::default() }
     }
 
     /// The database this session works on.
@@ -60,8 +70,7 @@ impl Session {
     /// # Errors
     /// `Invalid` with SQLSTATE 42601 and the position in `sql`; nothing of the script has run.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
-        let _ = sql;
-        Err(Error::new(ErrorKind::Unsupported, "SQL-0001", "cannot parse yet"))
+        parse_script(sql)
     }
 
     /// Infers parameters and result columns without running anything.
@@ -69,8 +78,50 @@ impl Session {
     /// # Arguments
     /// - `hints`: parameter types given by the client; `None` where it leaves the choice to us.
     pub async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
-        let _ = (statement, hints);
-        Err(Error::new(ErrorKind::Unsupported, "SQL-0001", "cannot describe yet"))
+        let Parsed::Sql { ast, as_of } = &*statement.parsed else {
+            let columns = self.columns_of_own(&statement.parsed)?;
+            return Ok(Description { parameters: Vec::new(), columns });
+        };
+        match ast.as_ref() {
+            Ast::Query(_) | Ast::Insert(_) => {
+                let view = self.read_view(*as_of).await?.with_states(ast).await?;
+                let mut ast = ast.as_ref().clone();
+                if let Ast::Insert(insert) = &mut ast {
+                    insert.on = None;
+                    insert.returning = None;
+                }
+                let state = view.state();
+                let plan = view.plan(&state, &ast).await?;
+                let is_query = matches!(ast, Ast::Query(_));
+                let parameters = parameter_types(&plan, hints)?;
+                let columns = is_query.then(|| shown_schema(plan.schema().as_arrow()));
+                Ok(Description { parameters, columns })
+            }
+            Ast::Update(_) | Ast::Delete(_) => Ok(Description { parameters: self.guess_types(&statement.text, hints), columns: None }),
+            Ast::ShowVariable { .. } => Ok(Description { parameters: Vec::new(), columns: Some(text_column("setting")) }),
+            Ast::Explain { .. } => Ok(Description { parameters: Vec::new(), columns: Some(text_column("QUERY PLAN")) }),
+            _ => Ok(Description { parameters: Vec::new(), columns: None }),
+        }
+    }
+
+    fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
+        match parsed {
+            Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
+            Parsed::Subscribe { name, .. } => {
+                let readable = self.database.readable(&crate::ddl::object_name(name)?)?;
+                let mut fields =
+                    vec![Field::new("epoch", DataType::UInt64, false), Field::new("weight", DataType::Int64, false)];
+                fields.extend(readable.columns.fields().iter().map(|field| field.as_ref().clone()));
+                Ok(Some(Arc::new(Schema::new(fields))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Parameter types of UPDATE and DELETE: the client's, else text, which is cast where it is used.
+    fn guess_types(&self, text: &str, hints: &[Option<DataType>]) -> Vec<DataType> {
+        let highest = (1..=64).rev().find(|number| text.contains(&format!("${number}"))).unwrap_or(0);
+        (0..highest.max(hints.len())).map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8)).collect()
     }
 
     /// Runs one statement.
@@ -81,38 +132,436 @@ impl Session {
     /// # Errors
     /// The statement had no effect. In a transaction block the block is failed.
     pub async fn execute(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
-        let _ = (statement, parameters);
-        Err(Error::new(ErrorKind::Unsupported, "SQL-0001", "cannot execute yet"))
+        let ends = matches!(&*statement.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Commit { .. } | Ast::Rollback { .. }));
+        if self.transaction.as_ref().is_some_and(|transaction| transaction.failed) && !ends {
+            return Err(failed_transaction());
+        }
+        let outcome = match self.take_copied() {
+            Ok(()) => self.dispatch(statement, parameters).await,
+            Err(error) => Err(error),
+        };
+        if outcome.is_err()
+            && let Some(transaction) = &mut self.transaction
+        {
+            transaction.failed = true;
+        }
+        outcome
+    }
+
+    /// Where a COPY puts its rows while a transaction block is open.
+    pub(crate) fn copied(&self) -> Option<crate::copy::Copied> {
+        self.transaction.as_ref().filter(|transaction| !transaction.implicit).map(|_| self.copied.clone())
+    }
+
+    /// Takes the rows of a COPY into the open transaction.
+    fn take_copied(&mut self) -> Result<()> {
+        let copied = std::mem::take(&mut *self.copied.lock());
+        if let Some(transaction) = &mut self.transaction {
+            for (table, rows) in copied {
+                transaction.insert(&table, rows, cenote_engine::OnConflict::Refuse)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn dispatch(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
+        match &*statement.parsed {
+            Parsed::Empty => Ok(Outcome::Empty),
+            Parsed::Sql { ast, as_of } => self.dispatch_sql(statement, ast, *as_of, parameters).await,
+            Parsed::CreateSource(ast) => {
+                self.refuse_in_transaction("CREATE SOURCE")?;
+                let create = crate::ddl::as_create_table(ast)?;
+                let made = self.database.create_table(create, &statement.text, true).await?;
+                Ok(created("CREATE SOURCE", made, &create.name.to_string()))
+            }
+            Parsed::DropSource { names, if_exists, cascade } => {
+                self.refuse_in_transaction("DROP")?;
+                let notices = self.database.drop_objects(names, "source", *if_exists, *cascade).await?;
+                Ok(Outcome::Command { tag: "DROP SOURCE".into(), notices })
+            }
+            Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
+            Parsed::Show(words) => {
+                let rows = crate::show::rows(&self.database, words).await?;
+                Ok(fixed_rows(rows, "SHOW"))
+            }
+        }
+    }
+
+    async fn dispatch_sql(
+        &mut self,
+        statement: &Statement,
+        ast: &Ast,
+        as_of: Option<Epoch>,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome> {
+        if as_of.is_some() && !matches!(ast, Ast::Query(_) | Ast::Explain { .. }) {
+            return Err(unsupported("AS OF in a statement that is not a query"));
+        }
+        match ast {
+            Ast::Query(_) => self.query(statement, ast, as_of, parameters).await,
+            Ast::Insert(insert) => {
+                let count = self.change(Change::Insert(insert), parameters).await?;
+                Ok(command(format!("INSERT 0 {count}")))
+            }
+            Ast::Update(update) => {
+                let count = self.change(Change::Update(update), parameters).await?;
+                Ok(command(format!("UPDATE {count}")))
+            }
+            Ast::Delete(delete) => {
+                let count = self.change(Change::Delete(delete), parameters).await?;
+                Ok(command(format!("DELETE {count}")))
+            }
+            Ast::Truncate(truncate) => {
+                self.change(Change::Truncate(truncate), parameters).await?;
+                Ok(command("TRUNCATE TABLE"))
+            }
+            Ast::Copy { .. } => crate::copy::start(self, ast).await,
+            Ast::StartTransaction { .. } => self.begin(),
+            Ast::Commit { .. } => self.commit().await,
+            Ast::Rollback { savepoint: None, .. } => Ok(self.rollback()),
+            Ast::Set(set) => self.set(set),
+            Ast::Reset(_) | Ast::Discard { .. } => {
+                self.settings = Arc::new(crate::settings::defaults());
+                Ok(command(if matches!(ast, Ast::Reset(_)) { "RESET" } else { "DISCARD ALL" }))
+            }
+            Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
+            Ast::ShowVariable { variable } => self.show_setting(variable),
+            Ast::Explain { statement, analyze, .. } => self.explain(statement, *analyze, as_of, parameters).await,
+            _ => self.definition(statement, ast).await,
+        }
+    }
+
+    async fn definition(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
+        self.refuse_in_transaction("a change of the catalog")?;
+        match ast {
+            Ast::CreateTable(create) => {
+                let made = self.database.create_table(create, &statement.text, false).await?;
+                Ok(created("CREATE TABLE", made, &create.name.to_string()))
+            }
+            Ast::CreateView(create) => {
+                let made = self.database.create_view(create, &statement.text).await?;
+                let tag = if create.materialized { "CREATE MATERIALIZED VIEW" } else { "CREATE VIEW" };
+                Ok(created(tag, made, &create.name.to_string()))
+            }
+            Ast::Drop { object_type, names, if_exists, cascade, .. } => {
+                let kind = crate::ddl::dropped_kind(object_type)?;
+                let notices = self.database.drop_objects(names, kind, *if_exists, *cascade).await?;
+                Ok(Outcome::Command { tag: format!("DROP {}", kind.to_uppercase()), notices })
+            }
+            other => Err(unsupported(first_words(&other.to_string()))),
+        }
+    }
+
+    /// DDL is one commit of its own; inside a block it would take effect before the block does.
+    fn refuse_in_transaction(&self, what: &str) -> Result<()> {
+        match &self.transaction {
+            Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => {
+                Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "SQL-0402",
+                    format!("cannot run {what} inside a transaction block: not supported yet"),
+                )
+                .sqlstate("25001")
+                .attempt("COMMIT first"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a statement reads.
+    pub(crate) async fn read_view(&self, as_of: Option<Epoch>) -> Result<ReadView> {
+        if self.transaction.is_none() {
+            self.database.engine().wait_visible(self.last_epoch).await?;
+        }
+        self.database.read_view(self.transaction.as_ref(), as_of, self.settings.clone())
+    }
+
+    async fn query(
+        &mut self,
+        statement: &Statement,
+        ast: &Ast,
+        as_of: Option<Epoch>,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome> {
+        if self.database.config().selects_wait_for_sources {
+            return self.run_query(statement, ast, parameters).await;
+        }
+        self.read(ast, as_of, parameters).await
+    }
+
+    /// Runs a query over the contents of one epoch.
+    async fn read(&mut self, ast: &Ast, as_of: Option<Epoch>, parameters: &[ScalarValue]) -> Result<Outcome> {
+        let view = self.read_view(as_of).await?.with_states(ast).await?;
+        let state = view.state();
+        let plan = bind(view.plan(&state, ast).await?, parameters)?;
+        let epoch = view.pin.epoch();
+        self.last_read = Some(epoch);
+        stream_plan(&state, plan, Some(epoch)).await
+    }
+
+    async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+        if self.transaction.is_some() {
+            return self.change_once(&change, parameters).await;
+        }
+        for _ in 0..RETRIES_MAX {
+            self.transaction = Some(Transaction::new(self.newest_pin().await?, true));
+            let changed = self.change_once(&change, parameters).await;
+            let transaction = self.transaction.take().expect("set above");
+            let count = changed?;
+            match self.finish(transaction).await {
+                Ok(()) => return Ok(count),
+                // Somebody else changed the same rows first: look again and decide anew.
+                Err(error) if error.state() == "40001" => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "TABLE-0102", "cannot commit: other transactions keep changing the same rows")
+            .sqlstate("40001")
+            .attempt("run the statement again"))
+    }
+
+    async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+        let view = self.read_view(None).await?;
+        let transaction = self.transaction.as_mut().ok_or_else(|| Error::bug("a change outside a transaction"))?;
+        match change {
+            Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
+            Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
+            Change::Delete(delete) => crate::dml::delete(view, transaction, delete, parameters).await,
+            Change::Truncate(truncate) => crate::dml::truncate(&view, transaction, truncate).map(|()| 0),
+        }
+    }
+
+    async fn newest_pin(&self) -> Result<cenote_statestore::Pin> {
+        self.database.engine().wait_visible(self.last_epoch).await?;
+        self.database.engine().pin_visible()
+    }
+
+    /// Commits a transaction's changes and waits until they can be read.
+    async fn finish(&mut self, transaction: Transaction) -> Result<()> {
+        if transaction.is_read_only() {
+            return Ok(());
+        }
+        let epoch = self.database.engine().commit(transaction.into_commit()?).await?;
+        self.last_epoch = epoch;
+        self.database.engine().wait_visible(epoch).await
+    }
+
+    fn begin(&mut self) -> Result<Outcome> {
+        match &mut self.transaction {
+            Some(transaction) if transaction.implicit => {
+                transaction.implicit = false;
+                Ok(command("BEGIN"))
+            }
+            Some(_) => Ok(Outcome::Command {
+                tag: "BEGIN".into(),
+                notices: vec!["there is already a transaction in progress".into()],
+            }),
+            None => {
+                self.transaction = Some(Transaction::new(self.database.engine().pin_visible()?, false));
+                Ok(command("BEGIN"))
+            }
+        }
+    }
+
+    async fn commit(&mut self) -> Result<Outcome> {
+        match self.transaction.take() {
+            None => Ok(Outcome::Command { tag: "COMMIT".into(), notices: vec!["there is no transaction in progress".into()] }),
+            Some(transaction) if transaction.failed => Ok(command("ROLLBACK")),
+            Some(transaction) => {
+                self.finish(transaction).await?;
+                Ok(command("COMMIT"))
+            }
+        }
+    }
+
+    fn rollback(&mut self) -> Outcome {
+        match self.transaction.take() {
+            Some(_) => command("ROLLBACK"),
+            None => Outcome::Command { tag: "ROLLBACK".into(), notices: vec!["there is no transaction in progress".into()] },
+        }
+    }
+
+    fn subscribe(
+        &mut self,
+        name: &datafusion::sql::sqlparser::ast::ObjectName,
+        snapshot: bool,
+        from: Option<Epoch>,
+    ) -> Result<Outcome> {
+        let name = crate::ddl::object_name(name)?;
+        let stream = self.database.changes_now(&name, from, snapshot)?;
+        Ok(Outcome::Rows(Rows { schema: stream.schema, batches: stream.batches, epoch: None, verb: "SUBSCRIBE" }))
+    }
+
+    async fn explain(
+        &mut self,
+        statement: &Ast,
+        analyze: bool,
+        as_of: Option<Epoch>,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome> {
+        if analyze {
+            return Err(unsupported("EXPLAIN ANALYZE"));
+        }
+        let view = self.read_view(as_of).await?.with_states(statement).await?;
+        let lines = crate::explain::explain(&view, statement, parameters).await?;
+        let schema = text_column("QUERY PLAN");
+        let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
+        Ok(fixed_rows(RecordBatch::try_new(schema, vec![Arc::new(lines)])?, "EXPLAIN"))
     }
 
     /// The transaction's state.
     pub fn transaction_status(&self) -> TransactionStatus {
-        TransactionStatus::Idle
+        match &self.transaction {
+            Some(transaction) if transaction.failed => TransactionStatus::Failed,
+            Some(transaction) if !transaction.implicit => TransactionStatus::Open,
+            _ => TransactionStatus::Idle,
+        }
     }
 
     /// Begins an implicit transaction around several statements sent as one message, as PostgreSQL does;
     /// [`Session::end_implicit`] commits it. Statements of their own `BEGIN` take over.
-    pub fn begin_implicit(&mut self) {}
+    pub fn begin_implicit(&mut self) {
+        if self.transaction.is_none()
+            && let Ok(pin) = self.database.engine().pin_visible()
+        {
+            self.transaction = Some(Transaction::new(pin, true));
+        }
+    }
 
     /// Ends the implicit transaction: commits, or rolls back when `failed`.
     pub async fn end_implicit(&mut self, failed: bool) -> Result<()> {
-        let _ = failed;
-        Ok(())
+        match self.transaction.take() {
+            Some(transaction) if transaction.implicit && !failed && !transaction.failed => self.finish(transaction).await,
+            Some(transaction) if transaction.implicit => Ok(()),
+            other => {
+                self.transaction = other;
+                Ok(())
+            }
+        }
     }
 
     /// Session parameters to report to a PostgreSQL client at start (`server_version` ...).
     pub fn parameter_status(&self) -> Vec<(String, String)> {
-        Vec::new()
+        crate::settings::reported(&self.settings)
     }
 
     /// Sets a startup parameter (`application_name`, `client_encoding`, `options` ...); unknown ones are kept.
     pub fn set_startup_parameter(&mut self, name: &str, value: &str) -> Result<()> {
-        let _ = (name, value);
+        Arc::make_mut(&mut self.settings).insert(name.to_lowercase(), value.to_string());
         Ok(())
+    }
+
+    fn set(&mut self, set: &datafusion::sql::sqlparser::ast::Set) -> Result<Outcome> {
+        crate::settings::set(Arc::make_mut(&mut self.settings), set)?;
+        Ok(command("SET"))
+    }
+
+    fn show_setting(&self, variable: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<Outcome> {
+        let name = variable.iter().map(|ident| ident.value.to_lowercase()).collect::<Vec<_>>().join(" ");
+        let (name, value) = crate::settings::show(&self.settings, &name)?;
+        let schema = text_column(&name);
+        let values = arrow::array::StringArray::from(vec![value]);
+        Ok(fixed_rows(RecordBatch::try_new(schema, vec![Arc::new(values)])?, "SHOW"))
     }
 
     /// The epoch of this session's last commit; reads of this session are never older.
     pub fn last_epoch(&self) -> Epoch {
-        Epoch::ZERO
+        self.last_epoch
     }
+
+    /// Changes of a query's result, as they happen, from its first contents on (`cenote run --changes`).
+    pub async fn execute_changes(&mut self, statement: &Statement) -> Result<ChangeStream> {
+        match &*statement.parsed {
+            Parsed::Sql { ast, as_of: None } if matches!(**ast, Ast::Query(_)) => self.run_changes(ast).await,
+            _ => Err(unsupported("--changes of a statement that is not a query")),
+        }
+    }
+}
+
+enum Change<'a> {
+    Insert(&'a Insert),
+    Update(&'a Update),
+    Delete(&'a Delete),
+    Truncate(&'a datafusion::sql::sqlparser::ast::Truncate),
+}
+
+/// Runs a plan, its result streaming to the client.
+pub(crate) async fn stream_plan(
+    state: &datafusion::execution::SessionState,
+    plan: LogicalPlan,
+    epoch: Option<Epoch>,
+) -> Result<Outcome> {
+    let schema = shown_schema(plan.schema().as_arrow());
+    let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+    let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let shown = schema.clone();
+    let batches = stream.map(move |batch| {
+        let batch = batch.map_err(from_datafusion)?;
+        rename(batch, &shown)
+    });
+    Ok(Outcome::Rows(Rows { schema, batches: batches.boxed(), epoch, verb: "SELECT" }))
+}
+
+/// A batch under the result's names; execution may narrow a type, which the plan's wins over.
+fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
+        if column.data_type() == field.data_type() {
+            Ok(column.clone())
+        } else {
+            arrow::compute::cast(column, field.data_type())
+        }
+    });
+    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    cenote_statestore::Changes::batch(schema.clone(), columns, batch.num_rows())
+}
+
+/// The columns of a result under the names that users see.
+fn shown_schema(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().map(|field| {
+        Field::new(shown_name(field.name()), field.data_type().clone(), true).with_metadata(field.metadata().clone())
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn parameter_types(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
+    let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
+    let highest = inferred.keys().filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok()).max();
+    Ok((1..=highest.unwrap_or(0).max(hints.len()))
+        .map(|number| {
+            let hint = hints.get(number - 1).cloned().flatten();
+            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten()).unwrap_or(DataType::Utf8)
+        })
+        .collect())
+}
+
+pub(crate) fn unsupported(clause: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot run statement: {clause} is not supported yet"))
+}
+
+fn first_words(sql: &str) -> String {
+    sql.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+fn command(tag: impl Into<String>) -> Outcome {
+    Outcome::Command { tag: tag.into(), notices: Vec::new() }
+}
+
+fn created(tag: &str, made: bool, name: &str) -> Outcome {
+    let notices = if made { Vec::new() } else { vec![format!("relation \"{name}\" already exists, skipping")] };
+    Outcome::Command { tag: tag.into(), notices }
+}
+
+fn text_column(name: &str) -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new(name, DataType::Utf8, true)]))
+}
+
+pub(crate) fn fixed_rows(rows: RecordBatch, verb: &'static str) -> Outcome {
+    let schema = rows.schema();
+    let batches = futures::stream::iter([Ok(rows)]).boxed();
+    Outcome::Rows(Rows { schema, batches, epoch: None, verb })
+}
+
+/// Whether an object's rows come from a source that keeps none.
+pub(crate) fn passes_rows(object: &Object) -> bool {
+    matches!(object, Object::Table(table) if table.versioned.is_none())
 }

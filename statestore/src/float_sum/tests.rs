@@ -307,9 +307,27 @@ fn random_bytes_never_panic_and_what_is_read_is_written_alike() {
             assert_eq!(bytes(&sum), raw);
             let mut twice = sum.clone();
             twice.merge(&sum);
-            (twice.value(), twice.value_f32());
+            assert!(same(twice.value() / 2.0, sum.value()) || !twice.value().is_normal());
+            twice.value_f32();
         }
     }
+}
+
+#[test]
+fn sum_that_outgrows_the_inline_words_moves_to_the_heap() {
+    let full = |top: u64, rest: u64| {
+        let words = [rest, rest, rest, top].map(u64::to_le_bytes).concat();
+        ExactFloatSum::from_bytes(&[&[4u8, 0, 0, 0][..], &words].concat()).unwrap()
+    };
+    let mut most = full(i64::MAX as u64, u64::MAX);
+    most.add(5e-324, 1);
+    assert_eq!(most.value(), 2f64.powi(255 - 1074));
+    let mut least = full(1 << 63, 0x10);
+    least.add(5e-324, -0x11);
+    least.add(2f64.powi(128 - 1074), -0x11);
+    least.add(2f64.powi(64 - 1074), -0x11);
+    assert_eq!(least.value(), -(2f64.powi(255 - 1074)));
+    assert!(least.heap_bytes() > 0);
 }
 
 /// Prints the cost of `add`: `cargo test --release -p cenote-statestore float_sum_cost -- --ignored --nocapture`.

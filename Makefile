@@ -1,0 +1,47 @@
+# `make demo` shows Cenote at work, `make test` runs every test. The rest are parts of them.
+# All build artefacts go to one folder outside the checkout, so that a fresh clone reuses compiled dependencies.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/cenote/target
+export CENOTE_BIN ?= $(CARGO_TARGET_DIR)/release/cenote
+PYTHON = $$($(CURDIR)/tests/setup)
+ARGS ?=
+
+.PHONY: demo build test unit e2e oracle cases bench fmt lint docs golden
+
+demo: build        ## build it and show the main job on real input
+	@"$(PYTHON)" tests/demo
+
+build:             ## the binary
+	@command -v cargo >/dev/null || { echo "missing: Rust (cargo), version 1.95 or later"; exit 1; }
+	cargo build --release -p cenote-server
+
+test: unit e2e oracle cases   ## every test
+
+unit:              ## tests in Rust
+	cargo test --release --workspace $(ARGS)
+
+e2e: build         ## tests with real clients, and the oracle's tests of itself
+	cd tests && "$(PYTHON)" -m pytest $(ARGS)
+
+oracle: build      ## random views judged by DuckDB; replay: make oracle ARGS='--seed N'
+	cd tests && "$(PYTHON)" -m oracle $(ARGS)
+
+cases: build       ## SQL cases in three modes, at 1 and 4 workers
+	"$(PYTHON)" tests/run_cases $(ARGS)
+
+bench: build       ## figures, as one table
+	"$$(tests/setup wrk)" tests/bench/bench $(ARGS)
+
+fmt:               ## format
+	cargo fmt --all
+
+lint:              ## what CI checks before it tests
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+
+docs: build        ## the API pages; and check that docs/reference is what the program says
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --no-deps
+	"$(PYTHON)" tests/reference --check
+
+golden: build      ## write all golden files and docs/reference anew, to be reviewed as a diff
+	GOLDEN=write cargo test --release --workspace
+	"$(PYTHON)" tests/reference

@@ -1,0 +1,172 @@
+//! What a source has read and not handed over yet.
+//!
+//! # Rules kept here
+//! 1. Rows, bad rows and offsets leave together: the offsets are those after the rows.
+//! 2. A batch is handed over when it is full (rows, bytes or bad rows), and when there is nothing more to read.
+
+use super::settings::Settings;
+use crate::fault::excerpt;
+use crate::rows::Rows;
+use arrow::array::RecordBatch;
+use cenote_engine::port::{BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest};
+use cenote_statestore::{Error, ErrorKind, Result};
+
+/// Bytes of input in a batch at most, but for one block more.
+const BATCH_BYTES: u64 = 8 << 20;
+/// Bad rows in a batch at most.
+const BAD_ROWS: usize = 4096;
+/// Bytes kept of the text of a bad row.
+const TEXT_BYTES: usize = 1024;
+
+/// A batch being filled.
+pub(crate) struct Sink<'a> {
+    pub(crate) rows: Rows,
+    bad: Vec<BadRow>,
+    offsets: Offsets,
+    /// Bytes of the files that it was made from, and of text that they became.
+    bytes: u64,
+    text_bytes: u64,
+    /// The offset noted last, also after it was handed over.
+    latest: Option<(String, PartitionOffset)>,
+    batch_rows: usize,
+    line_bytes_max: usize,
+    fail: bool,
+    output: &'a mut dyn SourceOutput,
+}
+
+/// A row that could not be read, and where it stands.
+pub(crate) struct BadLine<'a> {
+    pub(crate) partition: &'a str,
+    pub(crate) line: u64,
+    pub(crate) byte_offset: u64,
+    pub(crate) text: &'a [u8],
+    pub(crate) reason: String,
+    pub(crate) sqlstate: &'static str,
+    /// Of the error that it is with `on_error = 'fail'`.
+    pub(crate) code: &'static str,
+}
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(
+        request: &SourceRequest,
+        settings: &Settings,
+        output: &'a mut dyn SourceOutput,
+    ) -> Result<Sink<'a>> {
+        Ok(Sink {
+            rows: Rows::new(&request.schema, request.projection.as_deref())?,
+            bad: Vec::new(),
+            offsets: Offsets::new(),
+            bytes: 0,
+            text_bytes: 0,
+            latest: None,
+            batch_rows: settings.batch_rows,
+            line_bytes_max: settings.line_bytes_max,
+            fail: settings.fail,
+            output,
+        })
+    }
+
+    /// When reading must stop to hand over.
+    pub(crate) fn limits(&self) -> crate::text::Limits {
+        let rows = self.batch_rows.saturating_sub(self.bad.len()).max(self.rows.len() + 1);
+        crate::text::Limits {
+            rows,
+            bad: if self.fail { 1 } else { BAD_ROWS },
+            record_bytes: self.line_bytes_max,
+        }
+    }
+
+    /// Whether to hand over before reading more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows.len() + self.bad.len() >= self.batch_rows
+            || self.text_bytes >= BATCH_BYTES
+            || self.bad.len() >= BAD_ROWS
+    }
+
+    /// Notes bytes read: of the file, and of text.
+    pub(crate) fn count(&mut self, bytes: u64, text_bytes: u64) {
+        self.bytes += bytes;
+        self.text_bytes += text_bytes;
+    }
+
+    /// Notes how far a partition was read.
+    pub(crate) fn reached(&mut self, partition: &str, offset: PartitionOffset) {
+        self.latest = Some((partition.to_string(), offset.clone()));
+        self.offsets.insert(partition.to_string(), offset);
+    }
+
+    /// The offset noted last for a partition since another was.
+    pub(crate) fn latest(&self, partition: &str) -> Option<&PartitionOffset> {
+        self.latest
+            .as_ref()
+            .filter(|(name, _)| name == partition)
+            .map(|(_, offset)| offset)
+    }
+
+    /// Notes a row that could not be read. The partition's offset must stand before it.
+    ///
+    /// # Errors
+    /// `Invalid` (its code) with `on_error = 'fail'`, after what stands before it was handed over.
+    pub(crate) fn refuse(&mut self, bad: BadLine<'_>) -> Result<()> {
+        if self.fail {
+            self.flush()?;
+            return Err(bad.error());
+        }
+        self.bad.push(BadRow {
+            partition: bad.partition.to_string(),
+            line: bad.line,
+            byte_offset: bad.byte_offset,
+            text: excerpt(bad.text, TEXT_BYTES),
+            reason: bad.reason,
+        });
+        Ok(())
+    }
+
+    /// Hands over what there is, if anything.
+    ///
+    /// # Errors
+    /// Those of the output: the source must stop.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if self.rows.len() == 0 && self.bad.is_empty() && self.offsets.is_empty() {
+            return Ok(());
+        }
+        let rows = self.rows.finish()?;
+        self.push(rows)
+    }
+
+    /// Hands over rows made elsewhere, with the bad rows and offsets noted.
+    ///
+    /// # Errors
+    /// Those of the output: the source must stop.
+    pub(crate) fn push(&mut self, rows: RecordBatch) -> Result<()> {
+        self.text_bytes = 0;
+        self.output.push(SourceBatch {
+            rows,
+            bad: std::mem::take(&mut self.bad),
+            offsets: std::mem::take(&mut self.offsets),
+            bytes: std::mem::take(&mut self.bytes),
+        })
+    }
+
+    /// Tells how many bytes there are to read in all.
+    pub(crate) fn expect_bytes(&mut self, total: u64) {
+        self.output.expect_bytes(total);
+    }
+}
+
+impl BadLine<'_> {
+    fn error(&self) -> Error {
+        let place = match self.line {
+            0 => format!("file `{}`", self.partition),
+            line => format!("file `{}` line {line}", self.partition),
+        };
+        Error::new(
+            ErrorKind::Invalid,
+            self.code,
+            format!("cannot read {place}: {}", self.reason),
+        )
+        .sqlstate(self.sqlstate)
+        .fact("byte offset", self.byte_offset)
+        .attempt("correct the file, or set on_error = 'skip' to collect such rows in cenote_catalog.errors")
+    }
+}

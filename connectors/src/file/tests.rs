@@ -1,0 +1,5 @@
+//! The `file` connector from outside: options, paths, reading once, resuming, damage.
+
+mod following;
+mod guarding;
+mod reading;

@@ -1,0 +1,179 @@
+//! Rows of a declared schema being read: columns filled together, one row at a time, all or nothing.
+//!
+//! # Rules kept here
+//! 1. Every declared column is read and checked, wanted or not: whether a row is good depends on the
+//!    declaration alone, never on what a query projects.
+//! 2. A row that fails leaves no trace.
+
+use crate::column::Column;
+use crate::fault::Parsed;
+use arrow::array::RecordBatch;
+use arrow::array::RecordBatchOptions;
+use arrow::datatypes::{Schema, SchemaRef};
+use cenote_statestore::Result;
+use std::sync::Arc;
+
+/// The rows read so far.
+pub(crate) struct Rows {
+    /// All declared columns.
+    pub(crate) columns: Vec<Column>,
+    /// Which of them are handed over, ascending.
+    wanted: Vec<usize>,
+    schema: SchemaRef,
+    len: usize,
+    serial: u64,
+    /// Columns that have a value in the row being read.
+    filled: usize,
+}
+
+impl Rows {
+    /// No rows yet of `schema`, to be handed over with the columns `projection` (`None`: all).
+    ///
+    /// # Errors
+    /// `Unsupported`: a column's type is read from no format; the error names it.
+    pub(crate) fn new(schema: &SchemaRef, projection: Option<&[usize]>) -> Result<Rows> {
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let wanted = projection.unwrap_or(&all).to_vec();
+        let columns = schema
+            .fields()
+            .iter()
+            .enumerate()
+            .map(|(index, field)| Column::new(field, wanted.contains(&index)))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = projected(schema, &wanted);
+        Ok(Rows {
+            columns,
+            wanted,
+            schema,
+            len: 0,
+            serial: 0,
+            filled: 0,
+        })
+    }
+
+    /// Rows read so far.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The schema of what is handed over.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Opens the next row.
+    #[inline]
+    pub(crate) fn open(&mut self) {
+        self.serial += 1;
+        self.filled = 0;
+    }
+
+    /// The column to append the row's value to. `repeated`: the row gave it a value already; `None` then if
+    /// that value stays, else the former value is gone.
+    #[inline]
+    pub(crate) fn column(&mut self, index: usize, replaces: bool) -> Option<(&mut Column, usize)> {
+        let column = &mut self.columns[index];
+        if column.stamp == self.serial {
+            if !replaces {
+                return None;
+            }
+            column.truncate(self.len);
+        } else {
+            column.stamp = self.serial;
+            self.filled += 1;
+        }
+        Some((column, self.len))
+    }
+
+    /// Closes the row: columns without a value become NULL.
+    ///
+    /// # Errors
+    /// A column without a value is NOT NULL. The row is still open: take it [`back`](Rows::back).
+    #[inline]
+    pub(crate) fn close(&mut self) -> Parsed<()> {
+        if self.filled < self.columns.len() {
+            self.fill()?;
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    #[cold]
+    fn fill(&mut self) -> Parsed<()> {
+        for column in self.columns.iter_mut().filter(|column| column.stamp != self.serial) {
+            column.push_null(self.len)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the open row back.
+    #[cold]
+    pub(crate) fn back(&mut self) {
+        self.columns.iter_mut().for_each(|column| column.truncate(self.len));
+    }
+
+    /// Takes back the row closed last.
+    #[cold]
+    pub(crate) fn uncount(&mut self) {
+        self.len = self.len.saturating_sub(1);
+        self.back();
+    }
+
+    /// Hands over the rows and starts anew.
+    ///
+    /// # Errors
+    /// `Bug`: see [`Column::finish`].
+    pub(crate) fn finish(&mut self) -> Result<RecordBatch> {
+        let arrays = self
+            .wanted
+            .iter()
+            .map(|index| self.columns[*index].finish(self.len))
+            .collect::<Result<Vec<_>>>()?;
+        self.columns.iter_mut().for_each(|column| column.truncate(0));
+        let options = RecordBatchOptions::new().with_row_count(Some(std::mem::take(&mut self.len)));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            arrays,
+            &options,
+        )?)
+    }
+}
+
+/// The schema of the columns `wanted`.
+pub(crate) fn projected(schema: &SchemaRef, wanted: &[usize]) -> SchemaRef {
+    let fields: Vec<_> = wanted
+        .iter()
+        .filter_map(|index| schema.fields().get(*index).cloned())
+        .collect();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// Which column a name in a file means: the one of that very name, else the first that differs in case only.
+///
+/// # Returns
+/// The column and whether the name is exact.
+pub(crate) fn column_of(columns: &[Column], name: &[u8]) -> Option<(usize, bool)> {
+    let exact = columns.iter().position(|column| column.name().as_bytes() == name);
+    let folded = || {
+        columns
+            .iter()
+            .position(|column| column.name().as_bytes().eq_ignore_ascii_case(name))
+    };
+    exact
+        .map(|index| (index, true))
+        .or_else(|| folded().map(|index| (index, false)))
+}
+
+/// The name nearest to `name`, when one is near.
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|candidate| {
+            (
+                strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase()),
+                candidate,
+            )
+        })
+        .filter(|(distance, candidate)| *distance <= 2.max(candidate.len() / 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}

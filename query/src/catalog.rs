@@ -1,0 +1,376 @@
+//! The catalog: names, definitions, and the handles of running objects.
+//!
+//! A [`Catalog`] is an immutable snapshot; DDL makes a new one and swaps it in. What must outlive the process is
+//! told as [`DdlRecord`]s in the log, in the same commit as the change itself.
+//!
+//! # Not here
+//! Turning SQL into definitions (`ddl`), reading (`provider`).
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cenote_engine::plan::{CollectionId, ViewPlan};
+use cenote_engine::port::Options;
+use cenote_engine::{ROW_ID, ViewStatus};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The schema that unqualified names are in.
+pub const PUBLIC: &str = "public";
+
+/// Schema of operators' state tables.
+pub const STATE_SCHEMA: &str = "cenote_state";
+
+/// Schema of system tables.
+pub const CATALOG_SCHEMA: &str = "cenote_catalog";
+
+/// Collection of the table of rows that could not be read.
+pub const ERRORS: CollectionId = CollectionId(1);
+
+/// First collection of users' objects.
+pub const FIRST_COLLECTION: u64 = 16;
+
+/// A column as declared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDefinition {
+    /// Its name.
+    pub name: String,
+    /// Declared type, PostgreSQL's text for it.
+    pub sql_type: String,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// SQL text of the default.
+    pub default: Option<String>,
+}
+
+/// A change of the catalog, as logged.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DdlRecord {
+    /// A table or a source.
+    CreateTable(TableDefinition),
+    /// A view or a materialized view.
+    CreateView(ViewDefinition),
+    /// Objects dropped, by collection.
+    Drop(Vec<CollectionId>),
+}
+
+/// A table or source as declared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TableDefinition {
+    /// Its collection.
+    pub id: CollectionId,
+    /// Its name in `public`.
+    pub name: String,
+    /// The statement that made it.
+    pub sql: String,
+    /// Columns in order.
+    pub columns: Vec<ColumnDefinition>,
+    /// Indices of the primary key's columns.
+    pub primary_key: Vec<usize>,
+    /// Options of its connector; `None` for tables held here.
+    pub connector: Option<Options>,
+    /// Whether it is a source: its rows are passed on and not kept.
+    pub is_source: bool,
+    /// Collection of its offsets, if it has a connector.
+    pub offsets: Option<CollectionId>,
+}
+
+/// A view as declared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ViewDefinition {
+    /// Its collection.
+    pub id: CollectionId,
+    /// Its name in `public`.
+    pub name: String,
+    /// The statement that made it.
+    pub sql: String,
+    /// Text of its query alone.
+    pub query: String,
+    /// Names given in a column list.
+    pub columns: Vec<String>,
+    /// Whether it is materialized.
+    pub materialized: bool,
+}
+
+/// A table with its contents.
+#[derive(Debug)]
+pub struct Table {
+    /// How it was declared.
+    pub definition: TableDefinition,
+    /// Columns that users see.
+    pub columns: SchemaRef,
+    /// Contents; `None` for a source, and for a transient table.
+    pub versioned: Option<Arc<VersionedTable>>,
+    /// Offsets of its connector.
+    pub offsets: Option<Arc<VersionedTable>>,
+}
+
+/// A plain view.
+#[derive(Debug)]
+pub struct PlainView {
+    /// How it was declared.
+    pub definition: ViewDefinition,
+    /// Columns of its query.
+    pub columns: SchemaRef,
+}
+
+/// A materialized view with its contents.
+#[derive(Debug)]
+pub struct MaterializedView {
+    /// How it was declared.
+    pub definition: ViewDefinition,
+    /// Columns.
+    pub columns: SchemaRef,
+    /// What runs.
+    pub plan: Arc<ViewPlan>,
+    /// Contents.
+    pub versioned: Arc<VersionedTable>,
+    /// Whether it works.
+    pub status: Arc<ViewStatus>,
+    /// Epoch of its first contents.
+    pub created: Epoch,
+    /// Collections it reads, directly.
+    pub reads: Vec<CollectionId>,
+}
+
+/// An object in `public`.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A table, or a source.
+    Table(Arc<Table>),
+    /// A plain view.
+    View(Arc<PlainView>),
+    /// A materialized view.
+    MaterializedView(Arc<MaterializedView>),
+}
+
+impl Object {
+    /// Its collection.
+    pub fn id(&self) -> CollectionId {
+        match self {
+            Object::Table(table) => table.definition.id,
+            Object::View(view) => view.definition.id,
+            Object::MaterializedView(view) => view.definition.id,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Object::Table(table) => &table.definition.name,
+            Object::View(view) => &view.definition.name,
+            Object::MaterializedView(view) => &view.definition.name,
+        }
+    }
+
+    /// What it is called in messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Object::Table(table) if table.definition.is_source => "source",
+            Object::Table(_) => "table",
+            Object::View(_) => "view",
+            Object::MaterializedView(_) => "materialized view",
+        }
+    }
+
+    /// Columns that users see.
+    pub fn columns(&self) -> &SchemaRef {
+        match self {
+            Object::Table(table) => &table.columns,
+            Object::View(view) => &view.columns,
+            Object::MaterializedView(view) => &view.columns,
+        }
+    }
+
+    /// The statement that made it.
+    pub fn sql(&self) -> &str {
+        match self {
+            Object::Table(table) => &table.definition.sql,
+            Object::View(view) => &view.definition.sql,
+            Object::MaterializedView(view) => &view.definition.sql,
+        }
+    }
+}
+
+/// All objects at one moment.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    objects: BTreeMap<String, Object>,
+    next: u64,
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog { objects: BTreeMap::new(), next: FIRST_COLLECTION }
+    }
+}
+
+impl Catalog {
+    /// The object of that name in `public`.
+    pub fn get(&self, name: &str) -> Option<&Object> {
+        self.objects.get(name)
+    }
+
+    /// The object of that collection.
+    pub fn by_id(&self, id: CollectionId) -> Option<&Object> {
+        self.objects.values().find(|object| object.id() == id)
+    }
+
+    /// All objects in the order of their names.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
+    }
+
+    /// All materialized views in the order of their creation.
+    pub fn materialized_views(&self) -> Vec<&Arc<MaterializedView>> {
+        let mut views: Vec<_> = self
+            .objects
+            .values()
+            .filter_map(|object| match object {
+                Object::MaterializedView(view) => Some(view),
+                _ => None,
+            })
+            .collect();
+        views.sort_by_key(|view| view.definition.id);
+        views
+    }
+
+    /// A collection number that was never used.
+    pub fn allocate(&mut self) -> CollectionId {
+        self.next += 1;
+        CollectionId(self.next - 1)
+    }
+
+    /// Marks a collection number as used.
+    pub fn reserve(&mut self, id: CollectionId) {
+        self.next = self.next.max(id.0 + 1);
+    }
+
+    /// Adds an object; one of the same name is replaced.
+    pub fn insert(&mut self, object: Object) {
+        self.reserve(object.id());
+        self.objects.insert(object.name().to_string(), object);
+    }
+
+    /// Removes objects by collection.
+    pub fn remove(&mut self, ids: &[CollectionId]) {
+        self.objects.retain(|_, object| !ids.contains(&object.id()));
+    }
+
+    /// Refuses a name that is taken.
+    ///
+    /// # Errors
+    /// `Conflict` 42P07.
+    pub fn check_free(&self, name: &str) -> Result<()> {
+        match self.get(name) {
+            None => Ok(()),
+            Some(object) => Err(Error::new(
+                ErrorKind::Conflict,
+                "SQL-0201",
+                format!("cannot create \"{name}\": a {} of that name exists already", object.kind()),
+            )
+            .sqlstate("42P07")
+            .attempt("choose another name, or DROP it first")),
+        }
+    }
+
+    /// Objects that read `id`, directly.
+    pub fn readers(&self, id: CollectionId) -> Vec<&Object> {
+        self.objects
+            .values()
+            .filter(|object| match object {
+                Object::MaterializedView(view) => view.reads.contains(&id),
+                Object::View(view) => self.by_id(id).is_some_and(|read| names_object(&view.definition.query, read.name())),
+                Object::Table(_) => false,
+            })
+            .collect()
+    }
+
+    /// The error for a name that is not there, with near names.
+    pub fn missing(&self, name: &str) -> Error {
+        let mut near: Vec<(usize, &str)> = self
+            .objects
+            .keys()
+            .map(|candidate| (strsim::damerau_levenshtein(candidate, name), candidate.as_str()))
+            .filter(|(distance, candidate)| *distance <= 2.min(candidate.len() / 2).max(1))
+            .collect();
+        near.sort_unstable();
+        let error = Error::new(ErrorKind::Invalid, "SQL-0202", format!("relation \"{name}\" does not exist"))
+            .sqlstate("42P01");
+        match near.first() {
+            Some((_, candidate)) => error.attempt(format!("perhaps you meant \"{candidate}\"")),
+            None => error,
+        }
+    }
+}
+
+/// Whether a query's text names an object as a word of its own; plain views are inlined, so only their text tells.
+fn names_object(query: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    query.match_indices(name).any(|(at, _)| {
+        let before = query[..at].chars().next_back();
+        let after = query[at + name.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
+impl TableDefinition {
+    /// Columns as users see them.
+    pub fn visible_columns(&self) -> Result<SchemaRef> {
+        let fields = self.columns.iter().map(|column| {
+            Ok(Field::new(&column.name, parse_type(&column.sql_type)?, !column.not_null))
+        });
+        Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+    }
+
+    /// Columns as stored, with row numbers where there is no primary key, and the identity.
+    pub fn stored_schema(&self) -> Result<TableSchema> {
+        let visible = self.visible_columns()?;
+        let (columns, key) = if self.primary_key.is_empty() {
+            let mut fields: Vec<_> = visible.fields().iter().cloned().collect();
+            fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
+            (Arc::new(Schema::new(fields)) as SchemaRef, vec![visible.fields().len()])
+        } else {
+            (visible, self.primary_key.clone())
+        };
+        Ok(TableSchema { name: self.name.clone(), columns, key, unique: true })
+    }
+}
+
+/// The Arrow type of a declared type's text.
+pub fn parse_type(text: &str) -> Result<DataType> {
+    use datafusion::sql::sqlparser::{dialect::PostgreSqlDialect, parser::Parser};
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_data_type())
+        .map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))?;
+    crate::types::column_type(&parsed)
+}
+
+/// Columns of `cenote_catalog.errors`.
+pub fn errors_schema() -> TableSchema {
+    let fields = vec![
+        Field::new("source", DataType::Utf8, false),
+        Field::new("file", DataType::Utf8, false),
+        Field::new("line", DataType::Int64, false),
+        Field::new("byte_offset", DataType::Int64, false),
+        Field::new("text", DataType::Utf8, false),
+        Field::new("reason", DataType::Utf8, false),
+        Field::new(ROW_ID, DataType::Int64, false),
+    ];
+    TableSchema { name: "errors".into(), columns: Arc::new(Schema::new(fields)), key: vec![6], unique: true }
+}
+
+/// Columns of a source's offsets.
+pub fn offsets_schema(source: &str) -> TableSchema {
+    let fields = vec![
+        Field::new("partition", DataType::Utf8, false),
+        Field::new("position", DataType::Int64, false),
+        Field::new("records", DataType::Int64, false),
+        Field::new("done", DataType::Boolean, false),
+        Field::new("identity", DataType::Utf8, false),
+    ];
+    let columns = Arc::new(Schema::new(fields));
+    TableSchema { name: format!("{source}_offsets"), columns, key: vec![0], unique: true }
+}

@@ -1,0 +1,112 @@
+//! Rows appended by programs.
+
+use super::Database;
+use crate::catalog::{Object, Table};
+use crate::dml::{assign, check_not_null};
+use crate::error::from_datafusion;
+use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use cenote_engine::{Commit, OnConflict, TableWrite};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::physical_expr::create_physical_expr;
+use std::sync::Arc;
+
+impl Database {
+    /// Appends rows to a table held here, as one epoch, durable and visible when this returns.
+    ///
+    /// # Arguments
+    /// - `rows`: columns by name; missing ones take their default; types are cast exactly or refused.
+    ///
+    /// # Returns
+    /// The epoch of the rows.
+    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
+        let table = self.appendable(table)?;
+        let batches = rows.iter().map(|batch| self.complete(&table, batch)).collect::<Result<Vec<_>>>()?;
+        let schema = nullable_columns(&table);
+        let rows = concat_batches(&schema, &batches)?;
+        check_not_null(&table, &rows)?;
+        let rows = rows.with_schema(table.columns.clone())?;
+        let write = TableWrite {
+            table: table.definition.id,
+            deletes: Vec::new(),
+            inserts: vec![rows],
+            on_conflict: OnConflict::Refuse,
+            truncate: false,
+        };
+        let epoch = self.engine.commit(Commit { writes: vec![write], ..Commit::default() }).await?;
+        self.engine.wait_visible(epoch).await?;
+        Ok(epoch)
+    }
+
+    /// Columns that `append` to this table takes, for decoding a body of JSON or CSV.
+    pub fn append_schema(&self, table: &str) -> Result<SchemaRef> {
+        Ok(self.appendable(table)?.columns.clone())
+    }
+
+    fn appendable(&self, name: &str) -> Result<Arc<Table>> {
+        let catalog = self.catalog();
+        let name = name.strip_prefix("public.").unwrap_or(name);
+        match catalog.get(name) {
+            None => Err(catalog.missing(name)),
+            Some(Object::Table(table)) if table.definition.connector.is_none() => Ok(table.clone()),
+            Some(object) => Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0210",
+                format!("cannot append to {} \"{name}\": its rows come from elsewhere", object.kind()),
+            )
+            .sqlstate("42809")),
+        }
+    }
+
+    /// A batch in the table's columns and types.
+    fn complete(&self, table: &Table, batch: &RecordBatch) -> Result<RecordBatch> {
+        for field in batch.schema().fields() {
+            if table.columns.index_of(field.name()).is_err() {
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0302",
+                    format!("column \"{}\" of relation \"{}\" does not exist", field.name(), table.definition.name),
+                )
+                .sqlstate("42703"));
+            }
+        }
+        let columns = table.definition.columns.iter().zip(table.columns.fields()).map(|(definition, field)| {
+            match batch.column_by_name(field.name()) {
+                Some(column) => assign(column, field),
+                None => self.default_column(definition.default.as_deref(), field, batch.num_rows()),
+            }
+        });
+        Changes::batch(nullable_columns(table), columns.collect::<Result<Vec<_>>>()?, batch.num_rows())
+    }
+
+    /// A column's default, once for all rows of a batch.
+    pub(crate) fn default_column(&self, default: Option<&str>, field: &Field, rows: usize) -> Result<ArrayRef> {
+        let Some(sql) = default else {
+            return Ok(new_null_array(field.data_type(), rows));
+        };
+        let empty = DFSchema::empty();
+        let expr = self.planner.create_logical_expr(sql, &empty).map_err(from_datafusion)?;
+        let expr = datafusion::prelude::cast(expr, field.data_type().clone());
+        let mut props = ExecutionProps::new();
+        props.query_execution_start_time = Some(chrono::Utc::now());
+        let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(
+            datafusion::logical_expr::simplify::SimplifyContext::builder()
+                .with_query_execution_start_time(props.query_execution_start_time)
+                .with_schema(Arc::new(empty.clone()))
+                .build(),
+        );
+        let expr = simplifier.simplify(expr).map_err(from_datafusion)?;
+        let physical = create_physical_expr(&expr, &empty, &props).map_err(from_datafusion)?;
+        let nothing = Changes::batch(Arc::new(Schema::empty()), Vec::new(), rows)?;
+        physical.evaluate(&nothing).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
+    }
+}
+
+fn nullable_columns(table: &Table) -> SchemaRef {
+    let fields: Vec<Field> =
+        table.columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    Arc::new(Schema::new(fields))
+}

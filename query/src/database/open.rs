@@ -1,0 +1,144 @@
+//! Opening: recovery of catalog and tables from the log, rebuilding of views, start of sources.
+
+use super::{Database, DatabaseConfig};
+use crate::catalog::{
+    Catalog, DdlRecord, ERRORS, Object, PlainView, Table, TableDefinition, ViewDefinition, errors_schema,
+    offsets_schema,
+};
+use crate::source::Sources;
+use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
+use cenote_statestore::{Error, Result, Retention, VersionedTable};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of past changes that a table keeps for subscribers.
+pub(crate) const HISTORY_BYTES: usize = 64 << 20;
+
+/// What the log says, in the order of collections.
+#[derive(Default)]
+struct Definitions {
+    tables: BTreeMap<u64, Arc<Table>>,
+    views: BTreeMap<u64, ViewDefinition>,
+    last: u64,
+}
+
+impl Database {
+    /// Opens a database: recovers the catalog and the tables, rebuilds the views, starts the sources.
+    ///
+    /// # Errors
+    /// `Corrupt`: the log is damaged in its middle; the error names file and offset and nothing was changed.
+    pub async fn open(config: DatabaseConfig) -> Result<Arc<Database>> {
+        let retention = Arc::new(Retention::default());
+        let errors = Arc::new(VersionedTable::new(errors_schema(), 1, true, retention.clone(), HISTORY_BYTES));
+        let engine_config = EngineConfig {
+            workers: config.workers,
+            log_dir: config.data_dir.as_ref().map(|dir| dir.join("log")),
+            retention: RetentionRule { epochs: config.retain_epochs, time: config.retain_time },
+        };
+        let mut definitions = Definitions::default();
+        let recovered =
+            Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())], |_, text, tables| {
+                definitions.take(text, tables, &retention, config.transient_tables)
+            })?;
+        let engine = recovered.start()?;
+        let planner = crate::plan::base_state(&config)?;
+        let database = Arc::new(Database {
+            config,
+            engine,
+            catalog: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+            planner,
+            errors,
+            sources: Sources::default(),
+        });
+        database.rebuild(definitions).await?;
+        Ok(database)
+    }
+
+    async fn rebuild(self: &Arc<Self>, definitions: Definitions) -> Result<()> {
+        let mut catalog = Catalog::default();
+        for table in definitions.tables.values() {
+            catalog.insert(Object::Table(table.clone()));
+        }
+        catalog.reserve(cenote_engine::plan::CollectionId(definitions.last));
+        self.set_catalog(catalog);
+        for definition in definitions.views.into_values() {
+            let object = if definition.materialized {
+                Object::MaterializedView(self.start_view(definition).await?)
+            } else {
+                let columns = self.columns_of_view(&definition).await?;
+                Object::View(Arc::new(PlainView { definition, columns }))
+            };
+            let mut catalog = (*self.catalog()).clone();
+            catalog.insert(object);
+            self.set_catalog(catalog);
+        }
+        for table in definitions.tables.into_values() {
+            self.start_source_of(&table).await?;
+        }
+        self.wait_for_newest().await?;
+        Ok(())
+    }
+
+    pub(crate) fn new_versioned(&self, schema: cenote_statestore::TableSchema) -> Arc<VersionedTable> {
+        Arc::new(VersionedTable::new(schema, 1, true, self.engine.retention().clone(), HISTORY_BYTES))
+    }
+}
+
+/// A table with empty contents.
+pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
+    let versioned =
+        |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
+    let keeps_rows = !definition.is_source
+        && !(transient && definition.connector.is_some() && definition.primary_key.is_empty());
+    Ok(Table {
+        columns: definition.visible_columns()?,
+        versioned: if keeps_rows { Some(versioned(definition.stored_schema()?)) } else { None },
+        offsets: definition.offsets.map(|_| versioned(offsets_schema(&definition.name))),
+        definition,
+    })
+}
+
+impl Definitions {
+    fn take(
+        &mut self,
+        text: &[u8],
+        tables: &mut RecoveredTables<'_>,
+        retention: &Arc<Retention>,
+        transient: bool,
+    ) -> Result<()> {
+        let record: DdlRecord = serde_json::from_slice(text)
+            .map_err(|error| Error::bug(format!("the log holds a catalog change that cannot be read: {error}")))?;
+        match record {
+            DdlRecord::CreateTable(definition) => {
+                let table = Arc::new(new_table(definition, retention, transient)?);
+                self.note(table.definition.id.0);
+                if let Some(versioned) = &table.versioned {
+                    tables.add(table.definition.id, versioned.clone());
+                }
+                if let (Some(id), Some(offsets)) = (table.definition.offsets, &table.offsets) {
+                    self.note(id.0);
+                    tables.add(id, offsets.clone());
+                }
+                self.tables.insert(table.definition.id.0, table);
+            }
+            DdlRecord::CreateView(definition) => {
+                self.note(definition.id.0);
+                self.views.insert(definition.id.0, definition);
+            }
+            DdlRecord::Drop(ids) => {
+                for id in ids {
+                    self.tables.remove(&id.0);
+                    self.views.remove(&id.0);
+                    tables.remove(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, id: u64) {
+        self.last = self.last.max(id);
+    }
+}

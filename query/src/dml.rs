@@ -1,0 +1,306 @@
+//! INSERT, UPDATE, DELETE and TRUNCATE: what they read and the rows they give to the transaction.
+
+use crate::catalog::Table;
+use crate::ddl::writable_table;
+use crate::error::from_datafusion;
+use crate::names::folded;
+use crate::plan::{ReadView, bind};
+use crate::transaction::Transaction;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use cenote_engine::{OnConflict, is_row_numbered};
+use cenote_statestore::{Changes, Error, ErrorKind, Result};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, OnConflict as OnConflictAst, OnConflictAction,
+    OnInsert, Statement as Ast, TableFactor, TableObject, TableWithJoins, Truncate, Update, UpdateTableFromKind,
+};
+use futures::TryStreamExt;
+use std::sync::Arc;
+
+fn unsupported(clause: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot run statement: {clause} is not supported yet"))
+}
+
+/// INSERT.
+///
+/// # Returns
+/// The number of rows inserted.
+pub(crate) async fn insert(
+    view: &ReadView,
+    transaction: &mut Transaction,
+    insert: &Insert,
+    parameters: &[ScalarValue],
+) -> Result<usize> {
+    if insert.returning.is_some() {
+        return Err(unsupported("RETURNING"));
+    }
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(unsupported("INSERT into a function"));
+    };
+    let table = writable_table(&view.catalog, name)?;
+    let on_conflict = conflict_rule(insert.on.as_ref())?;
+    let mut plain = insert.clone();
+    plain.on = None;
+    let state = view.state();
+    let plan = view.plan(&state, &Ast::Insert(plain)).await?;
+    let LogicalPlan::Dml(dml) = plan else {
+        return Err(Error::bug("an INSERT was not planned as one"));
+    };
+    let rows = run(&state, bind(dml.input.as_ref().clone(), parameters)?).await?;
+    let rows = conform(rows, &table.columns)?;
+    check_not_null(&table, &rows)?;
+    transaction.insert(&table, rows, on_conflict)
+}
+
+fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {
+    match on {
+        None => Ok(OnConflict::Refuse),
+        Some(OnInsert::OnConflict(OnConflictAst { conflict_target: _, action: OnConflictAction::DoNothing })) => {
+            Ok(OnConflict::Ignore)
+        }
+        Some(other) => Err(unsupported(other)),
+    }
+}
+
+/// UPDATE.
+///
+/// # Returns
+/// The number of rows changed.
+pub(crate) async fn update(
+    view: ReadView,
+    transaction: &mut Transaction,
+    update: &Update,
+    parameters: &[ScalarValue],
+) -> Result<usize> {
+    if update.returning.is_some() {
+        return Err(unsupported("RETURNING"));
+    }
+    if update.limit.is_some() || !update.order_by.is_empty() || update.or.is_some() {
+        return Err(unsupported("UPDATE with LIMIT, ORDER BY or OR"));
+    }
+    let (table, alias) = target(&view, &update.table)?;
+    let mut set = Vec::new();
+    for assignment in &update.assignments {
+        set.push(assigned(&table, assignment)?);
+    }
+    let from = match &update.from {
+        None => String::new(),
+        Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => {
+            tables.iter().map(|table| format!(", {table}")).collect()
+        }
+    };
+    let values: Vec<String> = set.iter().enumerate().map(|(i, (_, sql))| format!(", ({sql}) AS \"set {i}\"")).collect();
+    let source = format!("{}{from}", update.table);
+    let matched = matching_rows(view, &table, &alias, &values.concat(), &source, update.selection.as_ref(), parameters).await?;
+    let stored = stored_columns(&table)?;
+    let width = stored.fields().len();
+    let old = matched.project(&(0..width).collect::<Vec<_>>())?.with_schema(stored.clone())?;
+    let mut columns: Vec<ArrayRef> = old.columns().to_vec();
+    for (i, (position, _)) in set.iter().enumerate() {
+        columns[*position] = assign(matched.column(width + i), stored.field(*position))?;
+    }
+    let new = RecordBatch::try_new(nullable(&stored), columns)?;
+    check_not_null(&table, &new)?;
+    let new = new.with_schema(stored)?;
+    let count = old.num_rows();
+    transaction.replace(&table, old, new)?;
+    Ok(count)
+}
+
+/// DELETE.
+///
+/// # Returns
+/// The number of rows deleted.
+pub(crate) async fn delete(
+    view: ReadView,
+    transaction: &mut Transaction,
+    delete: &Delete,
+    parameters: &[ScalarValue],
+) -> Result<usize> {
+    if delete.returning.is_some() {
+        return Err(unsupported("RETURNING"));
+    }
+    if delete.limit.is_some() || !delete.order_by.is_empty() || !delete.tables.is_empty() {
+        return Err(unsupported("DELETE with LIMIT, ORDER BY or several tables"));
+    }
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    let [from] = from.as_slice() else {
+        return Err(unsupported("DELETE from several tables"));
+    };
+    let (table, alias) = target(&view, from)?;
+    let using: String = delete.using.iter().flatten().map(|table| format!(", {table}")).collect();
+    let source = format!("{from}{using}");
+    let matched = matching_rows(view, &table, &alias, "", &source, delete.selection.as_ref(), parameters).await?;
+    let old = matched.with_schema(stored_columns(&table)?)?;
+    let count = old.num_rows();
+    let none = old.slice(0, 0);
+    transaction.replace(&table, old, none)?;
+    Ok(count)
+}
+
+/// TRUNCATE.
+pub(crate) fn truncate(view: &ReadView, transaction: &mut Transaction, truncate: &Truncate) -> Result<()> {
+    if truncate.partitions.is_some() || truncate.on_cluster.is_some() {
+        return Err(unsupported("TRUNCATE with PARTITION or ON CLUSTER"));
+    }
+    for target in &truncate.table_names {
+        let table = writable_table(&view.catalog, &target.name)?;
+        transaction.truncate(&table)?;
+    }
+    Ok(())
+}
+
+/// The table that a statement changes, and the name that its columns are qualified with.
+fn target(view: &ReadView, from: &TableWithJoins) -> Result<(Arc<Table>, String)> {
+    let TableFactor::Table { name, alias, .. } = &from.relation else {
+        return Err(unsupported("a change of something that is not a table"));
+    };
+    if !from.joins.is_empty() {
+        return Err(unsupported("a JOIN in the changed table"));
+    }
+    let table = writable_table(&view.catalog, name)?;
+    let alias = alias.as_ref().map_or_else(|| table.definition.name.clone(), |alias| folded(&alias.name));
+    Ok((table, alias))
+}
+
+fn stored_columns(table: &Table) -> Result<SchemaRef> {
+    let versioned = table.versioned.as_ref().ok_or_else(|| unsupported("a change of a table that keeps no rows"))?;
+    Ok(versioned.schema().columns.clone())
+}
+
+/// The column and the SQL text of an assignment.
+fn assigned(table: &Table, assignment: &Assignment) -> Result<(usize, String)> {
+    let AssignmentTarget::ColumnName(name) = &assignment.target else {
+        return Err(unsupported("SET of several columns at once"));
+    };
+    let column = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
+    let position = table.definition.columns.iter().position(|known| known.name == column).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Invalid,
+            "SQL-0302",
+            format!("column \"{column}\" of relation \"{}\" does not exist", table.definition.name),
+        )
+        .sqlstate("42703")
+    })?;
+    let is_default =
+        matches!(&assignment.value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"));
+    let sql = if is_default {
+        table.definition.columns[position].default.clone().unwrap_or_else(|| "NULL".into())
+    } else {
+        assignment.value.to_string()
+    };
+    Ok((position, sql))
+}
+
+/// Reads the stored rows that a statement changes, each once, with extra columns behind.
+async fn matching_rows(
+    mut view: ReadView,
+    table: &Arc<Table>,
+    alias: &str,
+    extra: &str,
+    source: &str,
+    selection: Option<&Expr>,
+    parameters: &[ScalarValue],
+) -> Result<RecordBatch> {
+    view.row_ids_of = Some(table.definition.id);
+    let stored = stored_columns(table)?;
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let columns: Vec<String> = stored
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(i, field)| format!("{}.{} AS \"column {i}\"", quoted(alias), quoted(field.name())))
+        .collect();
+    let filter = selection.map(|selection| format!(" WHERE {selection}")).unwrap_or_default();
+    let sql = format!("SELECT {}{extra} FROM {source}{filter}", columns.join(", "));
+    let statements = crate::parse::parse_script(&sql)?;
+    let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
+        return Err(Error::bug("a change was not planned as a query"));
+    };
+    let state = view.state();
+    let plan = bind(view.plan(&state, ast).await?, parameters)?;
+    let rows = run(&state, plan).await?;
+    first_of_each(rows, table)
+}
+
+/// A row that several rows of FROM match is changed once, as in PostgreSQL.
+fn first_of_each(rows: RecordBatch, table: &Table) -> Result<RecordBatch> {
+    let stored = stored_columns(table)?;
+    let key: Vec<usize> = if is_row_numbered(&stored) {
+        vec![stored.fields().len() - 1]
+    } else {
+        table.definition.primary_key.clone()
+    };
+    let columns: Vec<ArrayRef> = key.iter().map(|column| rows.column(*column).clone()).collect();
+    let fields = columns.iter().map(|column| arrow::row::SortField::new(column.data_type().clone())).collect();
+    let keys = arrow::row::RowConverter::new(fields)?.convert_columns(&columns)?;
+    let mut seen = std::collections::HashSet::new();
+    let first: arrow::array::BooleanArray = keys.iter().map(|key| Some(seen.insert(key.data().to_vec()))).collect();
+    Ok(arrow::compute::filter_record_batch(&rows, &first)?)
+}
+
+/// Runs a plan to its end.
+pub(crate) async fn run(state: &SessionState, plan: LogicalPlan) -> Result<RecordBatch> {
+    let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+    let schema = physical.schema();
+    let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
+    Ok(concat_batches(&schema, &batches)?)
+}
+
+/// Rows in a table's own types.
+pub(crate) fn conform(rows: RecordBatch, columns: &SchemaRef) -> Result<RecordBatch> {
+    let arrays = rows.columns().iter().zip(columns.fields()).map(|(array, field)| assign(array, field));
+    Changes::batch(nullable(columns), arrays.collect::<Result<Vec<_>>>()?, rows.num_rows())
+}
+
+fn nullable(columns: &SchemaRef) -> SchemaRef {
+    let fields: Vec<Field> = columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    Arc::new(arrow::datatypes::Schema::new(fields))
+}
+
+/// Casts a value to a column's type as an assignment does.
+///
+/// # Errors
+/// 22003: out of range. 22P02: a text that is not of the type.
+pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    if array.data_type() == field.data_type() {
+        return Ok(array.clone());
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let via = match (array.data_type(), field.data_type()) {
+        // Floats go to integers by rounding, not by cutting.
+        (DataType::Float64 | DataType::Float32, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            cast_with_options(array, &DataType::Decimal128(38, 0), &options)?
+        }
+        _ => array.clone(),
+    };
+    cast_with_options(&via, field.data_type(), &options).map_err(|error| {
+        crate::error::from_datafusion(datafusion::error::DataFusionError::ArrowError(Box::new(error), None))
+            .fact("column", field.name())
+            .fact("type", crate::types::type_name(field.data_type()))
+    })
+}
+
+/// Refuses NULL where a column has none.
+pub(crate) fn check_not_null(table: &Table, rows: &RecordBatch) -> Result<()> {
+    for (column, array) in table.definition.columns.iter().zip(rows.columns()) {
+        if column.not_null && array.null_count() > 0 {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "TABLE-0104",
+                format!(
+                    "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                    column.name, table.definition.name
+                ),
+            )
+            .sqlstate("23502"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! DataFusion's errors as Cenote's: code, SQLSTATE, one thing to try.
+
+use cenote_statestore::{Error, ErrorKind};
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+
+/// Translates an error of planning or execution.
+pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    match error.find_root() {
+        DataFusionError::External(inner) => match inner.downcast_ref::<Error>() {
+            Some(own) => own.clone(),
+            None => Error::bug(inner.to_string()),
+        },
+        DataFusionError::ArrowError(arrow, _) => from_arrow(arrow.to_string(), arrow),
+        DataFusionError::SchemaError(schema, _) => from_schema(schema),
+        DataFusionError::ResourcesExhausted(text) => {
+            Error::new(ErrorKind::Unavailable, "QUERY-0001", format!("cannot run query: it needs too much memory: {text}"))
+                .sqlstate("53200")
+                .attempt("read fewer rows, or raise the memory for queries")
+        }
+        DataFusionError::NotImplemented(text) => {
+            Error::new(ErrorKind::Unsupported, "SQL-0301", format!("cannot plan query: {}", first_line(text)))
+        }
+        other => from_text(other.strip_backtrace()),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text)
+}
+
+fn from_arrow(text: String, arrow: &arrow::error::ArrowError) -> Error {
+    use arrow::error::ArrowError;
+    let invalid = |code, state, text: String| Error::new(ErrorKind::Invalid, code, text).sqlstate(state);
+    match arrow {
+        ArrowError::DivideByZero => invalid("EVAL-0002", "22012", "division by zero".into()),
+        ArrowError::ArithmeticOverflow(_) => invalid("EVAL-0001", "22003", format!("value out of range: {text}")),
+        ArrowError::CastError(_) | ArrowError::ParseError(_) => from_cast(&text),
+        ArrowError::InvalidArgumentError(text) if text.contains("verflow") || text.contains("too large") => {
+            invalid("EVAL-0001", "22003", format!("numeric field overflow: {text}"))
+        }
+        ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
+            Some(own) => own.clone(),
+            None => from_text(text),
+        },
+        _ => from_text(text),
+    }
+}
+
+fn from_cast(text: &str) -> Error {
+    let state = if text.contains("overflow") || text.contains("out of range") || text.contains("Can't cast value") {
+        "22003"
+    } else {
+        "22P02"
+    };
+    Error::new(ErrorKind::Invalid, "EVAL-0003", format!("cannot convert value: {}", first_line(text))).sqlstate(state)
+}
+
+fn from_schema(error: &SchemaError) -> Error {
+    let invalid = |code, state, text: String| Error::new(ErrorKind::Invalid, code, text).sqlstate(state);
+    match error {
+        SchemaError::AmbiguousReference { field } => {
+            invalid("SQL-0303", "42702", format!("column reference \"{}\" is ambiguous", field.name))
+        }
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let near = valid_fields
+                .iter()
+                .map(|valid| (strsim::damerau_levenshtein(&valid.name, &field.name), valid))
+                .filter(|(distance, _)| *distance <= 2)
+                .min_by_key(|(distance, _)| *distance);
+            let repeated = valid_fields.iter().any(|valid| {
+                valid.name != field.name && crate::names::shown_name(&valid.name) == field.name
+            });
+            if repeated {
+                return invalid("SQL-0303", "42702", format!("column reference \"{}\" is ambiguous", field.name));
+            }
+            let error = invalid("SQL-0302", "42703", format!("column \"{}\" does not exist", field.name));
+            match near {
+                Some((_, near)) => error.attempt(format!("perhaps you meant \"{}\"", near.name)),
+                None => error,
+            }
+        }
+        other => invalid("SQL-0304", "42701", other.to_string()),
+    }
+}
+
+/// Errors that DataFusion tells only as text.
+fn from_text(text: String) -> Error {
+    let text = first_line(&text);
+    let text = text
+        .trim_start_matches("Error during planning: ")
+        .trim_start_matches("External error: ")
+        .trim_start_matches("Optimizer rule ")
+        .to_string();
+    let lower = text.to_lowercase();
+    let (code, state) = if lower.contains("invalid function") || lower.contains("function") && lower.contains("not found") {
+        ("SQL-0305", "42883")
+    } else if lower.contains("table") && lower.contains("not found") {
+        ("SQL-0202", "42P01")
+    } else if lower.contains("overflow") {
+        ("EVAL-0001", "22003")
+    } else if lower.contains("divide by zero") || lower.contains("division by zero") {
+        ("EVAL-0002", "22012")
+    } else if lower.contains("must appear in the group by") || lower.contains("not in group by") {
+        ("SQL-0306", "42803")
+    } else if lower.contains("cast") || lower.contains("pars") {
+        ("EVAL-0003", "22P02")
+    } else if lower.contains("coerc") || lower.contains("cannot infer common") || lower.contains("argument types") {
+        ("SQL-0307", "42804")
+    } else {
+        ("SQL-0300", "42000")
+    };
+    Error::new(ErrorKind::Invalid, code, text).sqlstate(state)
+}

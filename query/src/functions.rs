@@ -1,0 +1,126 @@
+//! Functions whose results differ between PostgreSQL and DataFusion.
+//!
+//! `sum` and `avg` compute as DataFusion does, on arguments cast so that results have PostgreSQL's types:
+//! sum(bigint) and avg of integers are NUMERIC, avg of REAL is DOUBLE PRECISION.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::sum::Sum;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// Fractional digits that an average of exact numbers is computed with, at least.
+const AVERAGE_DIGITS: i8 = 16;
+
+/// Digits that DataFusion's average adds to its argument's scale.
+const AVERAGE_ADDS: i8 = 4;
+
+macro_rules! postgres_aggregate {
+    ($name:ident, $inner:ty, $sql_name:literal, $coerce:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(Debug, PartialEq, Eq, Hash)]
+        struct $name {
+            inner: $inner,
+            signature: Signature,
+        }
+
+        impl AggregateUDFImpl for $name {
+            fn name(&self) -> &str {
+                $sql_name
+            }
+
+            fn signature(&self) -> &Signature {
+                &self.signature
+            }
+
+            fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+                match arguments {
+                    [argument] => Ok(vec![$coerce(argument)?]),
+                    _ => Err(DataFusionError::Plan(concat!($sql_name, " takes one argument").into())),
+                }
+            }
+
+            fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+                self.inner.return_type(arguments)
+            }
+
+            fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+                self.inner.accumulator(args)
+            }
+
+            fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+                self.inner.state_fields(args)
+            }
+
+            fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+                self.inner.groups_accumulator_supported(args)
+            }
+
+            fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+                self.inner.create_groups_accumulator(args)
+            }
+
+            fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+                self.inner.create_sliding_accumulator(args)
+            }
+
+            fn reverse_expr(&self) -> ReversedUDAF {
+                ReversedUDAF::Identical
+            }
+        }
+    };
+}
+
+postgres_aggregate!(PostgresSum, Sum, "sum", sum_argument, "SUM with PostgreSQL's result types.");
+postgres_aggregate!(PostgresAvg, Avg, "avg", avg_argument, "AVG with PostgreSQL's result types.");
+
+fn wrong_argument(name: &str, argument: &DataType) -> DataFusionError {
+    DataFusionError::Plan(format!("function {name}({}) does not exist", crate::types::type_name(argument)))
+}
+
+fn sum_argument(argument: &DataType) -> Result<DataType> {
+    Ok(match argument {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => DataType::Int64,
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => DataType::Decimal128(28, 0),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
+        DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => argument.clone(),
+        DataType::Null => DataType::Int64,
+        other => return Err(wrong_argument("sum", other)),
+    })
+}
+
+fn avg_argument(argument: &DataType) -> Result<DataType> {
+    let scale = AVERAGE_DIGITS - AVERAGE_ADDS;
+    Ok(match argument {
+        DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64 => DataType::Decimal128(20 + scale as u8, scale),
+        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
+        DataType::Decimal128(precision, own) => {
+            let whole = *precision as i8 - own;
+            let room = 38 - AVERAGE_ADDS - whole;
+            let scale = scale.min(room).max(*own);
+            DataType::Decimal128((whole + scale).min(38) as u8, scale)
+        }
+        other => return Err(wrong_argument("avg", other)),
+    })
+}
+
+/// Replaces functions by their PostgreSQL variants.
+pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+    use datafusion::execution::FunctionRegistry;
+    let any = || Signature::user_defined(Volatility::Immutable);
+    state.register_udaf(Arc::new(AggregateUDF::from(PostgresSum { inner: Sum::new(), signature: any() })))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(PostgresAvg { inner: Avg::new(), signature: any() })))?;
+    Ok(())
+}

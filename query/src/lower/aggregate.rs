@@ -1,0 +1,154 @@
+//! Aggregation and DISTINCT.
+
+use super::{Lowered, Lowering, column_expr, df_schema, not_supported};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use cenote_engine::plan::{Aggregate as AggregateNode, AggregateCall, AggregateFunction, Node};
+use cenote_statestore::Result;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::AggregateFunction as CallExpr;
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use std::sync::Arc;
+
+/// An aggregate call with its columns still expressions.
+struct Call {
+    function: AggregateFunction,
+    argument: Option<usize>,
+    filter: Option<usize>,
+    distinct: bool,
+}
+
+/// Expressions computed below an aggregation: keys first, then arguments and filters, each once.
+#[derive(Default)]
+struct Below(Vec<Expr>);
+
+impl Below {
+    fn position(&mut self, expr: &Expr) -> usize {
+        if let Some(known) = self.0.iter().position(|known| known == expr) {
+            return known;
+        }
+        self.0.push(expr.clone());
+        self.0.len() - 1
+    }
+}
+
+impl Lowering {
+    pub(super) fn lower_aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Lowered> {
+        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+            return Err(not_supported("GROUPING SETS, ROLLUP and CUBE"));
+        }
+        let input = self.lower(&aggregate.input)?;
+        let mut below = Below(aggregate.group_expr.iter().map(|expr| unalias(expr).clone()).collect());
+        let keys = below.0.len();
+        let calls: Vec<Call> = aggregate.aggr_expr.iter().map(|expr| call_of(expr, &mut below)).collect::<Result<_>>()?;
+        let names: Vec<_> = (0..below.0.len())
+            .map(|index| (None, Arc::new(Field::new(format!("{index}"), DataType::Null, true))))
+            .collect();
+        let key_positions: Vec<usize> = (0..keys).collect();
+        let projected = self.project(input, &below.0, &df_schema(names)?, &key_positions)?;
+        self.aggregate_node(plan, projected, keys, calls, &aggregate.schema)
+    }
+
+    fn aggregate_node(
+        &mut self,
+        plan: &LogicalPlan,
+        input: Lowered,
+        keys: usize,
+        calls: Vec<Call>,
+        names: &DFSchema,
+    ) -> Result<Lowered> {
+        let input_schema = self.schema_of(input.node);
+        let mut fields = Vec::new();
+        let mut node_calls = Vec::new();
+        for (index, (qualifier, field)) in names.iter().enumerate() {
+            let data_type = if index < keys {
+                input_schema.field(index).data_type().clone()
+            } else {
+                let call = &calls[index - keys];
+                let output = result_type(call, &input_schema, field.data_type())?;
+                let Call { function, argument, filter, distinct } = *call;
+                node_calls.push(AggregateCall { function, argument, filter, distinct, output: output.clone() });
+                output
+            };
+            fields.push((qualifier.cloned(), Arc::new(Field::new(field.name(), data_type, true))));
+        }
+        let schema = df_schema(fields)?;
+        let kind = if node_calls.is_empty() { "distinct" } else { "aggregate" };
+        let node = AggregateNode {
+            name: self.state_name(kind, plan),
+            input: input.node,
+            keys: (0..keys).collect(),
+            calls: node_calls,
+            schema: Arc::new(schema.as_arrow().clone()),
+            input_schema,
+        };
+        let node = self.add(Node::Aggregate(node));
+        Ok(Lowered { node, schema: Arc::new(schema), key: Some((0..keys).collect()) })
+    }
+
+    pub(super) fn lower_distinct(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> Result<Lowered> {
+        let input = self.lower(input)?;
+        let count = input.schema.fields().len();
+        let exprs: Vec<Expr> = (0..count).map(|column| column_expr(&input.schema, column)).collect();
+        let (names, keys): (DFSchema, Vec<usize>) = (input.schema.as_ref().clone(), (0..count).collect());
+        let projected = self.project(input, &exprs, &names, &keys)?;
+        self.aggregate_node(plan, projected, count, Vec::new(), &names)
+    }
+}
+
+fn unalias(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unalias(&alias.expr),
+        other => other,
+    }
+}
+
+fn call_of(expr: &Expr, below: &mut Below) -> Result<Call> {
+    let Expr::AggregateFunction(CallExpr { func, params }) = unalias(expr) else {
+        return Err(not_supported(format!("the aggregate {expr}")));
+    };
+    let function = match func.name() {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "avg" | "mean" => AggregateFunction::Avg,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "bool_and" | "bool_or" => return Err(not_supported(format!("the aggregate {}", func.name()))),
+        other => return Err(not_supported(format!("the aggregate {other}"))),
+    };
+    let argument = match params.args.as_slice() {
+        [] => None,
+        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => None,
+        [argument] => Some(below.position(argument)),
+        _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
+    };
+    if !params.order_by.is_empty() && function != AggregateFunction::Count {
+        return Err(not_supported("ORDER BY inside an aggregate"));
+    }
+    let filter = params.filter.as_ref().map(|filter| below.position(filter));
+    // The extreme of different values is the extreme of all.
+    let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    Ok(Call { function, argument, filter, distinct: params.distinct && !extreme })
+}
+
+/// Type of an aggregate's result: as planned, which has PostgreSQL's rules in it.
+fn result_type(call: &Call, input: &SchemaRef, planned: &DataType) -> Result<DataType> {
+    let argument = call.argument.map(|column| input.field(column).data_type());
+    match (call.function, argument) {
+        (AggregateFunction::Count, _) => Ok(DataType::Int64),
+        (AggregateFunction::Min | AggregateFunction::Max, Some(argument)) => match argument {
+            DataType::Interval(_) => Err(not_supported("min and max of intervals")),
+            other => Ok(other.clone()),
+        },
+        (
+            _,
+            Some(
+                DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(_, _) | DataType::Float32
+                | DataType::Float64,
+            ),
+        ) => Ok(planned.clone()),
+        (function, Some(argument)) => {
+            Err(not_supported(format!("{}() of {}", function.name(), crate::types::type_name(argument))))
+        }
+        (function, None) => Err(not_supported(format!("{}() without an argument", function.name()))),
+    }
+}

@@ -1,0 +1,252 @@
+//! PostgreSQL's names of unnamed output columns, and views put in place of their names.
+//!
+//! Both are rewrites of the parsed statement before it is planned: every unnamed item of a select list is given the
+//! name PostgreSQL gives it. Names that repeat in one list get a hidden suffix, because the planner wants them
+//! different; [`shown_name`] takes it off again.
+
+use crate::catalog::{Catalog, Object};
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
+    TableFactor, Value, VisitMut, VisitorMut,
+};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+/// Separates a repeated name from its number.
+const REPEAT: char = '\u{1}';
+
+/// How deeply views may stand on plain views.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// The name a user sees.
+pub fn shown_name(name: &str) -> &str {
+    name.split(REPEAT).next().unwrap_or(name)
+}
+
+/// Names the unnamed items of every select list in a statement.
+pub(crate) fn name_outputs(statement: &mut Statement) {
+    let _ = statement.visit(&mut Namer);
+}
+
+struct Namer;
+
+impl VisitorMut for Namer {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        name_set(&mut query.body);
+        ControlFlow::Continue(())
+    }
+}
+
+fn name_set(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => name_items(&mut select.projection),
+        SetExpr::SetOperation { left, right, .. } => {
+            name_set(left);
+            name_set(right);
+        }
+        _ => {}
+    }
+}
+
+fn name_items(items: &mut [SelectItem]) {
+    let has_wildcard =
+        items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)));
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for name in items.iter().filter_map(item_name) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for item in items {
+        let Some(name) = item_name(item) else {
+            continue;
+        };
+        let number = seen.entry(name.clone()).and_modify(|number| *number += 1).or_insert(1);
+        let repeats = counts[&name] > 1;
+        let is_column = matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+        if is_column && !repeats && !has_wildcard {
+            continue;
+        }
+        let alias = if repeats || (is_column && has_wildcard) { format!("{name}{REPEAT}{number}") } else { name };
+        let expr = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
+            _ => continue,
+        };
+        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
+    }
+}
+
+fn item_name(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => Some(expression_name(expr).unwrap_or_else(|| "?column?".into())),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
+    }
+}
+
+pub(crate) fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// The name PostgreSQL derives from an expression (`FigureColname` in its parser); `None`: `?column?`.
+fn expression_name(expr: &Expr) -> Option<String> {
+    let fixed = |name: &str| Some(name.to_string());
+    match expr {
+        Expr::Identifier(ident) => Some(folded(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
+        Expr::Function(function) => match function.name.0.last() {
+            Some(ObjectNamePart::Identifier(ident)) => Some(folded(ident)),
+            _ => None,
+        },
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => expression_name(inner),
+        Expr::Cast { expr, data_type, .. } => expression_name(expr).or_else(|| Some(short_type_name(data_type))),
+        Expr::TypedString(typed) => Some(short_type_name(&typed.data_type)),
+        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => fixed("bool"),
+        Expr::Interval(_) => fixed("interval"),
+        Expr::Extract { .. } => fixed("extract"),
+        Expr::Case { else_result, .. } => {
+            else_result.as_ref().and_then(|result| column_name(result)).or_else(|| fixed("case"))
+        }
+        Expr::Position { .. } => fixed("position"),
+        Expr::Substring { .. } => fixed("substring"),
+        Expr::Trim { .. } => fixed("btrim"),
+        Expr::Ceil { .. } => fixed("ceil"),
+        Expr::Floor { .. } => fixed("floor"),
+        Expr::Overlay { .. } => fixed("overlay"),
+        Expr::AtTimeZone { .. } => fixed("timezone"),
+        Expr::Exists { .. } => fixed("exists"),
+        Expr::Array(_) => fixed("array"),
+        Expr::Tuple(_) => fixed("row"),
+        Expr::Subquery(query) => match &*query.body {
+            SetExpr::Select(select) => select.projection.first().and_then(item_name).filter(|name| name != "?column?"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn column_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) => expression_name(expr),
+        _ => None,
+    }
+}
+
+fn short_type_name(data_type: &datafusion::sql::sqlparser::ast::DataType) -> String {
+    let text = data_type.to_string().to_lowercase();
+    let name = text.split('(').next().unwrap_or(&text).trim();
+    match name {
+        "int" | "integer" => "int4",
+        "bigint" => "int8",
+        "smallint" => "int2",
+        "real" => "float4",
+        "double precision" | "double" | "float" => "float8",
+        "boolean" => "bool",
+        "decimal" => "numeric",
+        "timestamp with time zone" => "timestamptz",
+        "timestamp without time zone" => "timestamp",
+        "character varying" => "varchar",
+        other => other,
+    }
+    .to_string()
+}
+
+/// Puts the query of every plain view in the place of its name.
+///
+/// # Errors
+/// `Invalid` 54001: views stand too deep on each other.
+pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
+    let mut expander = Expander { catalog, hidden: Vec::new(), depth: 0 };
+    match statement.visit(&mut expander) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Expander<'a> {
+    catalog: &'a Catalog,
+    /// Names of common table expressions in scope, which hide views.
+    hidden: Vec<HashSet<String>>,
+    depth: usize,
+}
+
+impl VisitorMut for Expander<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
+        self.hidden.push(names.collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        let TableFactor::Table { name, alias, args: None, .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let Some(name) = public_name(name).filter(|name| !self.hidden.iter().any(|names| names.contains(name))) else {
+            return ControlFlow::Continue(());
+        };
+        let Some(Object::View(view)) = self.catalog.get(&name) else {
+            return ControlFlow::Continue(());
+        };
+        match self.subquery(&name, &view.definition.query, &view.definition.columns, alias.take()) {
+            Ok(derived) => *factor = derived,
+            Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Expander<'_> {
+    fn subquery(&self, name: &str, sql: &str, columns: &[String], alias: Option<TableAlias>) -> Result<TableFactor> {
+        if self.depth > VIEW_DEPTH_MAX {
+            let error = Error::new(ErrorKind::Invalid, "SQL-0004", "cannot plan query: its views are too deep");
+            return Err(error.sqlstate("54001").fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
+        }
+        let statements = crate::parse::parse_script(sql)?;
+        let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
+            return Err(Error::bug(format!("view \"{name}\" holds no query")));
+        };
+        let mut ast = (**ast).clone();
+        name_outputs(&mut ast);
+        let mut inner = Expander { catalog: self.catalog, hidden: Vec::new(), depth: self.depth + 1 };
+        if let ControlFlow::Break(error) = ast.visit(&mut inner) {
+            return Err(error);
+        }
+        let Statement::Query(subquery) = ast else {
+            return Err(Error::bug(format!("view \"{name}\" holds no query")));
+        };
+        let own_columns = columns.iter().map(|column| TableAliasColumnDef {
+            name: Ident::with_quote('"', column),
+            data_type: None,
+        });
+        let mut alias = alias.unwrap_or_else(|| TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', name),
+            columns: Vec::new(),
+            at: None,
+        });
+        if alias.columns.is_empty() {
+            alias.columns = own_columns.collect();
+        }
+        Ok(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
+    }
+}
+
+/// The name in `public` that an object name means, if it can mean one.
+pub(crate) fn public_name(name: &ObjectName) -> Option<String> {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident().map(folded)).collect();
+    match parts.as_slice() {
+        [name] => Some(name.clone()),
+        [schema, name] if schema == crate::catalog::PUBLIC => Some(name.clone()),
+        [_, schema, name] if schema == crate::catalog::PUBLIC => Some(name.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,402 @@
+//! Planning: a parsed statement, a view of the database at one epoch, and DataFusion between them.
+//!
+//! # Owns
+//! The planner's configuration (PostgreSQL's rules where DataFusion lets us choose), the schemas that names resolve
+//! in, and the choice of optimiser rules for views.
+
+use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
+use crate::database::{Database, DatabaseConfig};
+use crate::error::from_datafusion;
+use crate::provider::{CollectionTable, Contents};
+use crate::transaction::{Overlay, Transaction};
+use crate::types::PostgresTypes;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use cenote_engine::is_row_numbered;
+use cenote_engine::plan::CollectionId;
+use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::common::config::Dialect;
+use datafusion::common::{DFSchema, ParamValues};
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::prelude::SessionConfig;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement as PlanStatement;
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement as Ast, Visit, Visitor};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Name of the one catalog (PostgreSQL: database).
+pub const DATABASE: &str = "cenote";
+
+/// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
+const NOT_FOR_VIEWS: [&str; 3] = ["push_down_limit", "single_distinct_aggregation_to_group_by", "eliminate_group_by_constant"];
+
+/// The database as one statement reads it.
+#[derive(Clone)]
+pub(crate) struct ReadView {
+    pub(crate) database: Arc<Database>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) pin: Pin,
+    pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
+    /// State tables that the statement names, read already.
+    pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
+    /// The table whose row numbers the statement needs.
+    pub(crate) row_ids_of: Option<CollectionId>,
+    /// Settings that SHOW and current_setting see.
+    pub(crate) settings: Arc<std::collections::BTreeMap<String, String>>,
+}
+
+/// The planner's configuration, made once.
+pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
+    let mut options = SessionConfig::new()
+        .with_default_catalog_and_schema(DATABASE, PUBLIC)
+        .with_information_schema(true)
+        .with_target_partitions(config.workers.max(1))
+        .with_batch_size(crate::provider::ROWS_PER_BATCH);
+    let parser = &mut options.options_mut().sql_parser;
+    parser.parse_float_as_decimal = true;
+    parser.map_string_types_to_utf8view = false;
+    parser.dialect = Dialect::PostgreSQL;
+    parser.recursion_limit = 200;
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(config.query_memory_bytes, 1.0)
+        .build_arc()
+        .map_err(from_datafusion)?;
+    let mut state = SessionStateBuilder::new()
+        .with_config(options)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_type_planner(Arc::new(PostgresTypes))
+        .build();
+    crate::functions::register(&mut state).map_err(from_datafusion)?;
+    Ok(state)
+}
+
+/// The optimiser rules that are right for inputs that change.
+fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
+    Optimizer::new().rules.into_iter().filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name())).collect()
+}
+
+impl ReadView {
+    /// A planner whose names mean this view's contents.
+    pub(crate) fn state(&self) -> SessionState {
+        let catalogs = Arc::new(Catalogs { view: self.clone() });
+        SessionStateBuilder::new_from_existing(self.database.planner().clone()).with_catalog_list(catalogs).build()
+    }
+
+    /// A planner for materialized views.
+    pub(crate) fn view_state(&self) -> SessionState {
+        SessionStateBuilder::new_from_existing(self.state()).with_optimizer_rules(view_rules()).build()
+    }
+
+    /// Plans a statement; names of unnamed columns are PostgreSQL's, plain views are inlined.
+    pub(crate) async fn plan(&self, state: &SessionState, ast: &Ast) -> Result<LogicalPlan> {
+        let mut ast = ast.clone();
+        crate::names::name_outputs(&mut ast);
+        crate::names::expand_views(&mut ast, &self.catalog)?;
+        check_references(&ast, self)?;
+        let statement = PlanStatement::Statement(Box::new(ast));
+        state.statement_to_plan(statement).await.map_err(from_datafusion)
+    }
+
+    /// Reads the state tables that a statement names, all at one epoch, which becomes this view's epoch.
+    pub(crate) async fn with_states(mut self, ast: &Ast) -> Result<ReadView> {
+        let mut names = BTreeSet::new();
+        for (schema, name) in named_relations(ast) {
+            if schema.as_deref() == Some(STATE_SCHEMA) && self.offsets_table(&name).is_none() {
+                names.insert(name);
+            }
+        }
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let (epoch, states) = self.database.read_states(&self.catalog, names.into_iter().collect()).await?;
+        self.database.engine().wait_visible(epoch).await?;
+        self.pin = self.database.engine().retention().pin(epoch)?;
+        self.states = Arc::new(states);
+        Ok(self)
+    }
+
+    /// Offsets of a source, by the name of their state table.
+    fn offsets_table(&self, name: &str) -> Option<Arc<VersionedTable>> {
+        self.catalog.objects().find_map(|object| match object {
+            Object::Table(table) => table.offsets.clone().filter(|offsets| offsets.schema().name == name),
+            _ => None,
+        })
+    }
+
+    fn versioned(&self, id: CollectionId, table: &Arc<VersionedTable>, columns: SchemaRef) -> CollectionTable {
+        let schema = table.schema();
+        let key = schema.key.iter().all(|key| *key < columns.fields().len()) && schema.unique;
+        CollectionTable {
+            id,
+            key: if key { schema.key.clone() } else { Vec::new() },
+            columns,
+            contents: Some(Contents::Versioned {
+                table: table.clone(),
+                pin: self.pin.clone(),
+                overlay: self.overlays.get(&id).cloned(),
+            }),
+            defaults: HashMap::new(),
+        }
+    }
+
+    async fn public_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        let Some(object) = self.catalog.get(name) else {
+            return Ok(None);
+        };
+        let provider = match object {
+            Object::View(view) => return Err(DataFusionError::Plan(format!("view {} was not inlined", view.definition.name))),
+            Object::MaterializedView(view) => {
+                self.database.check_view(view).map_err(crate::provider::outside)?;
+                self.versioned(view.definition.id, &view.versioned, view.columns.clone())
+            }
+            Object::Table(table) => match &table.versioned {
+                None => CollectionTable {
+                    id: table.definition.id,
+                    columns: table.columns.clone(),
+                    contents: None,
+                    defaults: HashMap::new(),
+                    key: Vec::new(),
+                },
+                Some(versioned) => {
+                    let id = table.definition.id;
+                    let numbered = self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
+                    let columns = if numbered { versioned.schema().columns.clone() } else { table.columns.clone() };
+                    let mut provider = self.versioned(id, versioned, columns);
+                    provider.defaults = self.defaults(&table.definition.columns)?;
+                    provider
+                }
+            },
+        };
+        Ok(Some(Arc::new(provider)))
+    }
+
+    fn defaults(&self, columns: &[crate::catalog::ColumnDefinition]) -> PlanResult<HashMap<String, Expr>> {
+        let planner = self.database.planner();
+        let with_default = columns.iter().filter_map(|column| column.default.as_ref().map(|sql| (column, sql)));
+        with_default
+            .map(|(column, sql)| Ok((column.name.clone(), planner.create_logical_expr(sql, &DFSchema::empty())?)))
+            .collect()
+    }
+
+    fn state_table(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if let Some(offsets) = self.offsets_table(name) {
+            let columns = offsets.schema().columns.clone();
+            return Some(Arc::new(self.versioned(CollectionId(u64::MAX), &offsets, columns)));
+        }
+        let (columns, rows) = self.states.get(name)?;
+        Some(Arc::new(CollectionTable {
+            id: CollectionId(u64::MAX),
+            columns: columns.clone(),
+            contents: Some(Contents::Rows(Arc::new(rows.clone()))),
+            defaults: HashMap::new(),
+            key: Vec::new(),
+        }))
+    }
+
+    async fn system_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        if name == "errors" {
+            let errors = self.database.errors();
+            let columns = cenote_engine::visible_columns(&errors.schema().columns);
+            return Ok(Some(Arc::new(self.versioned(crate::catalog::ERRORS, errors, columns))));
+        }
+        let rows = crate::system::system_table(self, name).await.map_err(crate::provider::outside)?;
+        Ok(rows.map(|rows| {
+            let columns = rows.schema();
+            let contents = Some(Contents::Rows(Arc::new(vec![rows])));
+            let id = CollectionId(u64::MAX);
+            Arc::new(CollectionTable { id, columns, contents, defaults: HashMap::new(), key: Vec::new() })
+                as Arc<dyn TableProvider>
+        }))
+    }
+}
+
+/// Puts values in the place of `$1`, `$2` ...
+pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<LogicalPlan> {
+    if parameters.is_empty() {
+        return Ok(plan);
+    }
+    let values = parameters.iter().map(|value| datafusion::common::metadata::ScalarAndMetadata::new(value.clone(), None));
+    plan.with_param_values(ParamValues::List(values.collect())).map_err(from_datafusion)
+}
+
+/// All relations that a statement names: schema, name.
+pub(crate) fn named_relations(ast: &Ast) -> Vec<(Option<String>, String)> {
+    struct Names(Vec<(Option<String>, String)>);
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+            let parts: Vec<String> =
+                relation.0.iter().filter_map(|part| part.as_ident().map(crate::names::folded)).collect();
+            match parts.as_slice() {
+                [name] => self.0.push((None, name.clone())),
+                [.., schema, name] => self.0.push((Some(schema.clone()), name.clone())),
+                [] => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(Vec::new());
+    let _ = ast.visit(&mut names);
+    names.0
+}
+
+/// Gives names that mean nothing PostgreSQL's error, with near names, before DataFusion gives its own.
+fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
+    let hidden = common_table_names(ast);
+    for (schema, name) in named_relations(ast) {
+        let schema = schema.as_deref().unwrap_or(PUBLIC);
+        if schema == PUBLIC && !hidden.contains(&name) && view.catalog.get(&name).is_none() && !name.starts_with("pg_") {
+            // Table functions are resolved by the planner.
+            if view.database.planner().table_functions().contains_key(&name) {
+                continue;
+            }
+            return Err(view.catalog.missing(&name));
+        }
+    }
+    Ok(())
+}
+
+fn common_table_names(ast: &Ast) -> BTreeSet<String> {
+    struct Names(BTreeSet<String>);
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &datafusion::sql::sqlparser::ast::Query) -> ControlFlow<()> {
+            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+            self.0.extend(tables.map(|table| crate::names::folded(&table.alias.name)));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(BTreeSet::new());
+    let _ = ast.visit(&mut names);
+    names.0
+}
+
+impl Database {
+    /// The database as a statement reads it now.
+    ///
+    /// # Arguments
+    /// - `as_of`: an epoch asked for; else the transaction's, else the newest.
+    pub(crate) fn read_view(
+        self: &Arc<Self>,
+        transaction: Option<&Transaction>,
+        as_of: Option<Epoch>,
+        settings: Arc<std::collections::BTreeMap<String, String>>,
+    ) -> Result<ReadView> {
+        let catalog = self.catalog();
+        let pin = match (as_of, transaction) {
+            (Some(epoch), _) => self.pin_past(epoch)?,
+            (None, Some(transaction)) => transaction.pin.clone(),
+            (None, None) => self.engine().pin_visible()?,
+        };
+        let mut overlays = HashMap::new();
+        if let Some(transaction) = transaction.filter(|transaction| !transaction.is_read_only()) {
+            for object in catalog.objects() {
+                if let Some(overlay) = transaction.overlay(object.id())? {
+                    overlays.insert(object.id(), overlay);
+                }
+            }
+        }
+        let (states, row_ids_of) = (Arc::default(), None);
+        Ok(ReadView { database: self.clone(), catalog, pin, overlays, states, row_ids_of, settings })
+    }
+
+    fn pin_past(&self, epoch: Epoch) -> Result<Pin> {
+        let visible = self.engine().visible();
+        if epoch > visible {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "STATE-0105",
+                format!("cannot read at epoch {epoch}: it is not sealed yet"),
+            )
+            .sqlstate("22023")
+            .fact("newest", format!("epoch {visible}")));
+        }
+        self.engine().retention().pin(epoch)
+    }
+}
+
+#[derive(Clone)]
+struct Catalogs {
+    view: ReadView,
+}
+
+#[derive(Clone)]
+struct Schemas {
+    view: ReadView,
+}
+
+#[derive(Clone)]
+struct Relations {
+    view: ReadView,
+    schema: String,
+}
+
+macro_rules! opaque_debug {
+    ($($name:ident),*) => {
+        $(impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        })*
+    };
+}
+opaque_debug!(Catalogs, Schemas, Relations);
+
+impl CatalogProviderList for Catalogs {
+    fn register_catalog(&self, _name: String, _catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![DATABASE.into()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == DATABASE).then(|| Arc::new(Schemas { view: self.view.clone() }) as Arc<dyn CatalogProvider>)
+    }
+}
+
+impl CatalogProvider for Schemas {
+    fn schema_names(&self) -> Vec<String> {
+        [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA].map(String::from).to_vec()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        self.schema_names().iter().any(|known| known == name).then(|| {
+            Arc::new(Relations { view: self.view.clone(), schema: name.to_string() }) as Arc<dyn SchemaProvider>
+        })
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Relations {
+    fn table_names(&self) -> Vec<String> {
+        match self.schema.as_str() {
+            PUBLIC => self.view.catalog.objects().map(|object| object.name().to_string()).collect(),
+            CATALOG_SCHEMA => crate::system::TABLES.iter().map(|name| name.to_string()).collect(),
+            _ => self.view.database.state_tables(&self.view.catalog).into_iter().map(|table| table.schema.name).collect(),
+        }
+    }
+
+    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        match self.schema.as_str() {
+            PUBLIC => self.view.public_table(name).await,
+            CATALOG_SCHEMA => self.view.system_table(name).await,
+            _ => Ok(self.view.state_table(name)),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.table_names().iter().any(|known| known == name)
+    }
+}

@@ -1,0 +1,206 @@
+//! Queries of `cenote run`: over streams, through the dataflow, to the end of their inputs.
+//!
+//! A query over tables whose rows are not kept runs as a view without a name: the view is made, the sources are
+//! started, and its contents are the answer once the sources end. ORDER BY and LIMIT at the top of the query are
+//! applied to those contents.
+
+use super::{Session, passes_rows, stream_plan, unsupported};
+use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
+use crate::database::ChangeStream;
+use crate::error::from_datafusion;
+use crate::outcome::Outcome;
+use crate::parse::Statement;
+use crate::plan::bind;
+use crate::provider::{CollectionTable, Contents};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Ast;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Name that a query's own view has in messages and state names.
+const QUERY: &str = "query";
+
+impl Session {
+    /// Runs a query to the end of its inputs.
+    pub(super) async fn run_query(
+        &mut self,
+        _statement: &Statement,
+        ast: &Ast,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome> {
+        let sources = self.passing_tables(ast);
+        if sources.is_empty() {
+            self.database.wait_for_bounded_sources().await?;
+            return self.read(ast, None, parameters).await;
+        }
+        let view = self.read_view(None).await?;
+        let state = view.view_state();
+        let plan = bind(view.plan(&state, ast).await?, parameters)?;
+        let body = body_of(&plan).clone();
+        let running = self.start_query(&state, &body, &sources).await?;
+        if !self.database.wait_for_bounded_sources().await? {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "RUN-0001",
+                "cannot print the final rows of a query whose input never ends",
+            )
+            .attempt("use --changes to print every change as it happens"));
+        }
+        self.database.check_view(&running)?;
+        let epoch = self.database.epoch();
+        let pin = self.database.engine().retention().pin(epoch)?;
+        let contents = CollectionTable {
+            id: running.definition.id,
+            columns: running.columns.clone(),
+            contents: Some(Contents::Versioned { table: running.versioned.clone(), pin, overlay: None }),
+            defaults: HashMap::new(),
+            key: Vec::new(),
+        };
+        let whole = put_under(&plan, &body, contents)?;
+        stream_plan(&view.state(), whole, Some(epoch)).await
+    }
+
+    /// Starts a query as a view and gives its changes.
+    pub(super) async fn run_changes(&mut self, ast: &Ast) -> Result<ChangeStream> {
+        let sources = self.passing_tables(ast);
+        let view = self.read_view(None).await?;
+        let state = view.view_state();
+        let plan = view.plan(&state, ast).await?;
+        let running = self.prepare_query(&state, &plan).await?;
+        let columns = shown_columns(&plan);
+        let stream =
+            self.database.change_stream(running.versioned.clone(), columns, Some(running.created.previous()), false)?;
+        self.start_sources(&sources).await?;
+        Ok(stream)
+    }
+
+    /// Tables of a query that keep no rows.
+    fn passing_tables(&self, ast: &Ast) -> Vec<Arc<Table>> {
+        let catalog = self.database.catalog();
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for (_, name) in crate::plan::named_relations(&expanded(ast, &catalog)) {
+            if let Some(object) = catalog.get(&name).filter(|object| passes_rows(object))
+                && let Object::Table(table) = object
+                && !tables.iter().any(|known| known.definition.id == table.definition.id)
+            {
+                tables.push(table.clone());
+            }
+        }
+        tables
+    }
+
+    async fn start_query(
+        &mut self,
+        state: &SessionState,
+        plan: &LogicalPlan,
+        sources: &[Arc<Table>],
+    ) -> Result<Arc<MaterializedView>> {
+        let running = self.prepare_query(state, plan).await?;
+        self.start_sources(sources).await?;
+        Ok(running)
+    }
+
+    async fn prepare_query(&mut self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<MaterializedView>> {
+        crate::lower::check_deterministic(plan)?;
+        let optimized = state.optimize(plan).map_err(from_datafusion)?;
+        let names: Vec<String> = (0..plan.schema().fields().len()).map(|column| format!("column {column}")).collect();
+        let lowered = crate::lower::lower_view(QUERY, &optimized, &names)?;
+        let id = {
+            let _guard = self.database.lock_catalog().await;
+            let mut catalog = (*self.database.catalog()).clone();
+            let id = catalog.allocate();
+            self.database.set_catalog(catalog);
+            id
+        };
+        let definition = ViewDefinition {
+            id,
+            name: QUERY.into(),
+            sql: String::new(),
+            query: String::new(),
+            columns: names,
+            materialized: true,
+        };
+        let running = self.database.launch(definition, lowered, None).await?;
+        running.status.wait_live().await?;
+        Ok(running)
+    }
+
+    async fn start_sources(&self, sources: &[Arc<Table>]) -> Result<()> {
+        for table in sources {
+            if self.database.sources().is_started(table.definition.id) {
+                return Err(unsupported("a second query over a table whose rows are not kept"));
+            }
+            self.database.start_source(table, None, Default::default())?;
+        }
+        Ok(())
+    }
+
+    /// Waits for bounded sources, then for what they gave to be visible: the epoch at which a stream of changes of
+    /// bounded inputs is complete; `None` if an input never ends.
+    pub async fn end_of_inputs(&self) -> Result<Option<Epoch>> {
+        match self.database.wait_for_bounded_sources().await? {
+            true => Ok(Some(self.database.epoch())),
+            false => Ok(None),
+        }
+    }
+}
+
+fn expanded(ast: &Ast, catalog: &crate::catalog::Catalog) -> Ast {
+    let mut expanded = ast.clone();
+    match crate::names::expand_views(&mut expanded, catalog) {
+        Ok(()) => expanded,
+        Err(_) => ast.clone(),
+    }
+}
+
+fn shown_columns(plan: &LogicalPlan) -> SchemaRef {
+    let fields = plan.schema().fields().iter().map(|field| {
+        let stored = crate::types::stored_type(field.data_type()).unwrap_or_else(|| field.data_type().clone());
+        Field::new(crate::names::shown_name(field.name()), stored, true)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// What is below the LIMIT and ORDER BY at the top of a query.
+fn body_of(plan: &LogicalPlan) -> &LogicalPlan {
+    match plan {
+        LogicalPlan::Limit(limit) => body_of(&limit.input),
+        LogicalPlan::Sort(sort) => body_of(&sort.input),
+        LogicalPlan::Projection(projection) if has_sort(&projection.input) => body_of(&projection.input),
+        other => other,
+    }
+}
+
+fn has_sort(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Limit(limit) => has_sort(&limit.input),
+        _ => false,
+    }
+}
+
+/// The plan with its body replaced by the contents of the body's view.
+fn put_under(plan: &LogicalPlan, body: &LogicalPlan, contents: CollectionTable) -> Result<LogicalPlan> {
+    let columns = contents.columns.clone();
+    let scan = LogicalPlanBuilder::scan(QUERY, provider_as_source(Arc::new(contents)), None).map_err(from_datafusion)?;
+    let exprs = body.schema().iter().zip(columns.fields()).map(|((qualifier, field), column)| {
+        let read = Expr::Column(datafusion::common::Column::new(Some(QUERY), column.name()));
+        let read = if column.data_type() == field.data_type() {
+            read
+        } else {
+            datafusion::prelude::cast(read, field.data_type().clone())
+        };
+        read.alias_qualified(qualifier.cloned(), field.name())
+    });
+    let replacement = scan.project(exprs.collect::<Vec<_>>()).and_then(|builder| builder.build()).map_err(from_datafusion)?;
+    let replaced = plan.clone().transform_down(|node| {
+        if &node == body { Ok(Transformed::new(replacement.clone(), true, datafusion::common::tree_node::TreeNodeRecursion::Jump)) } else { Ok(Transformed::no(node)) }
+    });
+    Ok(replaced.map_err(from_datafusion)?.data)
+}

@@ -1,0 +1,173 @@
+//! Session settings: SET, SHOW, and what a PostgreSQL client is told at its start.
+
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Set, Value};
+use std::collections::BTreeMap;
+
+/// Version of PostgreSQL whose behaviour clients may expect.
+pub const SERVER_VERSION: &str = "16.6";
+
+/// Settings that clients set as a matter of course, with their values here. Others are refused by name.
+const KNOWN: [(&str, &str); 32] = [
+    ("application_name", ""),
+    ("bytea_output", "hex"),
+    ("client_encoding", "UTF8"),
+    ("client_min_messages", "notice"),
+    ("datestyle", "ISO, MDY"),
+    ("default_transaction_isolation", "repeatable read"),
+    ("default_transaction_read_only", "off"),
+    ("extra_float_digits", "1"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("in_hot_standby", "off"),
+    ("integer_datetimes", "on"),
+    ("intervalstyle", "postgres"),
+    ("is_superuser", "on"),
+    ("jit", "off"),
+    ("lc_collate", "C"),
+    ("lc_ctype", "C"),
+    ("lc_messages", "C"),
+    ("lock_timeout", "0"),
+    ("max_identifier_length", "63"),
+    ("row_security", "on"),
+    ("search_path", "\"$user\", public"),
+    ("server_encoding", "UTF8"),
+    ("server_version", SERVER_VERSION),
+    ("server_version_num", "160006"),
+    ("session_authorization", "cenote"),
+    ("standard_conforming_strings", "on"),
+    ("statement_timeout", "0"),
+    ("synchronous_commit", "on"),
+    ("timezone", "UTC"),
+    ("transaction_isolation", "repeatable read"),
+    ("transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+];
+
+/// Settings whose value decides results: another value than ours is refused.
+const FIXED: [&str; 10] = [
+    "bytea_output",
+    "client_encoding",
+    "datestyle",
+    "intervalstyle",
+    "server_version",
+    "server_encoding",
+    "standard_conforming_strings",
+    "integer_datetimes",
+    "timezone",
+    "server_version_num",
+];
+
+/// Settings reported to a PostgreSQL client at its start.
+const REPORTED: [(&str, &str); 11] = [
+    ("server_version", "server_version"),
+    ("server_encoding", "server_encoding"),
+    ("client_encoding", "client_encoding"),
+    ("application_name", "application_name"),
+    ("is_superuser", "is_superuser"),
+    ("session_authorization", "session_authorization"),
+    ("DateStyle", "datestyle"),
+    ("IntervalStyle", "intervalstyle"),
+    ("TimeZone", "timezone"),
+    ("integer_datetimes", "integer_datetimes"),
+    ("standard_conforming_strings", "standard_conforming_strings"),
+];
+
+pub(crate) fn defaults() -> BTreeMap<String, String> {
+    KNOWN.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+pub(crate) fn reported(settings: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let value = |name: &str| settings.get(name).cloned().unwrap_or_default();
+    let mut reported: Vec<(String, String)> =
+        REPORTED.iter().map(|(shown, name)| (shown.to_string(), value(name))).collect();
+    for (name, shown) in &mut reported {
+        if name == "server_version" {
+            *shown = format!("{SERVER_VERSION} (Cenote {})", env!("CARGO_PKG_VERSION"));
+        }
+    }
+    reported
+}
+
+fn unknown(name: &str) -> Error {
+    let near = KNOWN.iter().map(|(known, _)| (strsim::damerau_levenshtein(known, name), *known)).min();
+    let error = Error::new(ErrorKind::Invalid, "SQL-0501", format!("unrecognized configuration parameter \"{name}\""))
+        .sqlstate("42704");
+    match near {
+        Some((distance, known)) if distance <= 3 => error.attempt(format!("perhaps you meant \"{known}\"")),
+        _ => error,
+    }
+}
+
+/// SET.
+pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<()> {
+    match set {
+        Set::SingleAssignment { variable, values, scope, .. } => {
+            let name = variable.to_string().to_lowercase().replace('"', "");
+            let _: &Option<ContextModifier> = scope;
+            let value = values.iter().map(text_of).collect::<Vec<_>>().join(", ");
+            assign(settings, &name, value)
+        }
+        Set::SetTimeZone { value, .. } => assign(settings, "timezone", text_of(value)),
+        Set::SetNames { charset_name, .. } => assign(settings, "client_encoding", charset_name.value.clone()),
+        // Every transaction reads one epoch and is refused if its rows changed: stricter than any level but serializable.
+        Set::SetTransaction { .. } => Ok(()),
+        Set::SetSessionParam(_) | Set::SetSessionAuthorization(_) | Set::SetRole { .. } | Set::SetNamesDefault {} => Ok(()),
+        other => Err(crate::session::unsupported(other)),
+    }
+}
+
+fn assign(settings: &mut BTreeMap<String, String>, name: &str, value: String) -> Result<()> {
+    // Names with a dot are for extensions and programs, which PostgreSQL keeps without knowing them.
+    let known = KNOWN.iter().find(|(known, _)| *known == name);
+    if known.is_none() && !name.contains('.') {
+        return Err(unknown(name));
+    }
+    let default = known.map(|(_, value)| value.to_string());
+    let value = if value.eq_ignore_ascii_case("default") { default.clone().unwrap_or_default() } else { value };
+    if FIXED.contains(&name) && !same_meaning(name, &value, default.as_deref().unwrap_or_default()) {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "SQL-0502",
+            format!("cannot set {name} to \"{value}\": not supported yet"),
+        )
+        .fact("supported", default.unwrap_or_default()));
+    }
+    settings.insert(name.to_string(), value);
+    Ok(())
+}
+
+fn same_meaning(name: &str, given: &str, ours: &str) -> bool {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
+    let (given, ours) = (plain(given), plain(ours));
+    match name {
+        "timezone" => ["utc", "gmt", "etc/utc", "0", "+00", "+00:00", "00:00"].contains(&given.as_str()),
+        "datestyle" => given.starts_with("iso"),
+        "client_encoding" => given == "utf8" || given == "unicode",
+        "standard_conforming_strings" => given == "on" || given == "true",
+        _ => given == ours,
+    }
+}
+
+fn text_of(expr: &Expr) -> String {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(ident) => ident.value.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// SHOW: the setting's name as a column, and its value.
+pub(crate) fn show(settings: &BTreeMap<String, String>, name: &str) -> Result<(String, String)> {
+    let name = match name {
+        "time zone" => "timezone",
+        "transaction isolation level" => "transaction_isolation",
+        other => other,
+    };
+    match settings.get(name) {
+        Some(value) => Ok((name.to_string(), value.clone())),
+        None => Err(unknown(name)),
+    }
+}

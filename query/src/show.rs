@@ -1,0 +1,76 @@
+//! SHOW TABLES, VIEWS, CREATE ... and their kind.
+
+use crate::catalog::Object;
+use crate::database::Database;
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cenote_statestore::{Error, ErrorKind, Result};
+use std::sync::Arc;
+
+/// What a SHOW lists.
+enum Listing {
+    Objects(&'static str),
+    State,
+    Create(String),
+}
+
+fn listing(words: &str) -> Result<Listing> {
+    let parts: Vec<&str> = words.split(' ').collect();
+    Ok(match parts.as_slice() {
+        ["tables"] => Listing::Objects("table"),
+        ["sources"] => Listing::Objects("source"),
+        ["sinks"] => Listing::Objects("sink"),
+        ["views"] => Listing::Objects("view"),
+        ["materialized", "views"] => Listing::Objects("materialized view"),
+        ["state"] => Listing::State,
+        ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
+        ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
+        ["checkpoints"] => {
+            return Err(Error::new(ErrorKind::Unsupported, "SQL-0002", "cannot show checkpoints: not supported yet"));
+        }
+        _ => {
+            return Err(Error::new(ErrorKind::Invalid, "SQL-0503", format!("cannot show \"{words}\": there is no such list"))
+                .sqlstate("42601")
+                .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE or CREATE <object>"));
+        }
+    })
+}
+
+fn text_columns(names: &[&str]) -> SchemaRef {
+    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
+}
+
+/// Columns of the answer.
+pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
+    Ok(match listing(words)? {
+        Listing::Objects(_) => text_columns(&["name"]),
+        Listing::State => text_columns(&["view", "operator", "table"]),
+        Listing::Create(_) => text_columns(&["name", "create_statement"]),
+    })
+}
+
+/// The answer.
+pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<RecordBatch> {
+    let catalog = database.catalog();
+    let rows: Vec<Vec<String>> = match listing(words)? {
+        Listing::Objects(kind) => {
+            let named = catalog.objects().filter(|object| object.kind() == kind);
+            named.map(|object| vec![object.name().to_string()]).collect()
+        }
+        Listing::State => database
+            .state_tables(&catalog)
+            .into_iter()
+            .map(|state| vec![state.view.definition.name.clone(), state.operator.to_string(), state.schema.name])
+            .collect(),
+        Listing::Create(name) => {
+            let name = name.strip_prefix("public.").unwrap_or(&name);
+            let object: &Object = catalog.get(name).ok_or_else(|| catalog.missing(name))?;
+            vec![vec![object.name().to_string(), object.sql().to_string()]]
+        }
+    };
+    let schema = columns(words)?;
+    let arrays = (0..schema.fields().len()).map(|column| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row[column].as_str())))
+    });
+    Ok(RecordBatch::try_new(schema.clone(), arrays.collect())?)
+}

@@ -1,0 +1,346 @@
+//! Sources that run: one thread each, from the connector to the committer.
+//!
+//! A batch's good rows, its bad rows and its offsets are one commit, so a restart neither loses nor repeats a row.
+
+use crate::catalog::{ERRORS, Table, errors_schema, offsets_schema};
+use crate::database::Database;
+use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Schema;
+use cenote_engine::plan::CollectionId;
+use cenote_engine::port::{
+    BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest, StopToken,
+};
+use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
+use cenote_statestore::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// All sources that run or have run.
+#[derive(Default)]
+pub(crate) struct Sources(Mutex<BTreeMap<CollectionId, Running>>);
+
+struct Running {
+    progress: Arc<SourceProgress>,
+    stop: StopToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How far a source has come.
+#[derive(Debug)]
+pub struct SourceProgress {
+    /// Name of its table or source.
+    pub name: String,
+    /// Whether it ends by itself.
+    pub bounded: bool,
+    rows: AtomicU64,
+    bad_rows: AtomicU64,
+    bytes: AtomicU64,
+    bytes_expected: AtomicU64,
+    failure: OnceLock<Error>,
+    finished: watch::Sender<bool>,
+}
+
+impl SourceProgress {
+    /// Rows read.
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Rows that could not be read.
+    pub fn bad_rows(&self) -> u64 {
+        self.bad_rows.load(Ordering::Relaxed)
+    }
+
+    /// Bytes read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes there are to read, as far as known; else 0.
+    pub fn bytes_expected(&self) -> u64 {
+        self.bytes_expected.load(Ordering::Relaxed)
+    }
+
+    /// Why it stopped, if it failed.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.get()
+    }
+
+    /// Whether it has been read to its end, or failed.
+    pub fn is_finished(&self) -> bool {
+        *self.finished.borrow()
+    }
+}
+
+impl Sources {
+    pub(crate) fn progress(&self) -> Vec<Arc<SourceProgress>> {
+        self.0.lock().values().map(|running| running.progress.clone()).collect()
+    }
+
+    pub(crate) fn is_started(&self, id: CollectionId) -> bool {
+        self.0.lock().contains_key(&id)
+    }
+
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let progress = self.progress();
+        let failed = progress.iter().filter_map(|source| source.failure().map(|error| (source, error)));
+        failed.map(|(source, error)| format!("source {} has stopped: {}", source.name, error.message())).collect()
+    }
+
+    /// Waits for the end of every bounded source that runs.
+    ///
+    /// # Returns
+    /// `false` if one never ends.
+    ///
+    /// # Errors
+    /// A bounded source failed.
+    pub(crate) async fn wait_for_bounded(&self) -> Result<bool> {
+        let mut all_end = true;
+        for source in self.progress() {
+            if !source.bounded {
+                all_end = false;
+                continue;
+            }
+            let mut finished = source.finished.subscribe();
+            let _ = finished.wait_for(|finished| *finished).await;
+            if let Some(error) = source.failure() {
+                return Err(error.clone());
+            }
+        }
+        Ok(all_end)
+    }
+
+    /// Stops a source and waits for its thread.
+    pub(crate) fn stop(&self, id: CollectionId) {
+        let running = self.0.lock().remove(&id);
+        if let Some(mut running) = running {
+            running.stop.stop();
+            running.thread.take().map(JoinHandle::join);
+        }
+    }
+
+    pub(crate) fn stop_all(&self) {
+        let ids: Vec<CollectionId> = self.0.lock().keys().copied().collect();
+        for running in self.0.lock().values() {
+            running.stop.stop();
+        }
+        ids.into_iter().for_each(|id| self.stop(id));
+    }
+}
+
+impl Database {
+    /// Makes a connector's source of a table's declaration.
+    ///
+    /// # Errors
+    /// `Invalid`: the options or the columns are wrong.
+    pub(crate) fn source_of(
+        &self,
+        table: &Table,
+        projection: Option<Vec<usize>>,
+        offsets: Offsets,
+    ) -> Result<Box<dyn cenote_engine::port::Source>> {
+        let options = table.definition.connector.clone().unwrap_or_default();
+        let name = options.get("connector").cloned().unwrap_or_default();
+        let connectors = &self.config().connectors;
+        let connector = connectors.get(&name).ok_or_else(|| {
+            let known: Vec<&str> = connectors.iter().map(|connector| connector.name()).collect();
+            Error::new(
+                ErrorKind::Invalid,
+                "CONN-0001",
+                format!("cannot create \"{}\": there is no connector '{name}'", table.definition.name),
+            )
+            .sqlstate("22023")
+            .fact("known", known.join(", "))
+        })?;
+        connector.source(SourceRequest {
+            name: table.definition.name.clone(),
+            schema: table.columns.clone(),
+            projection,
+            options,
+            offsets,
+            until: None,
+            paths: self.config().paths.clone(),
+        })
+    }
+
+    /// Starts the source of a table that keeps its rows; does nothing for tables held here.
+    pub(crate) async fn start_source_of(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        if table.definition.connector.is_none() {
+            return Ok(());
+        }
+        if table.versioned.is_none() {
+            return self.start_passing_source(table).await;
+        }
+        let offsets = self.stored_offsets(table)?;
+        self.start_source(table, None, offsets)
+    }
+
+    /// Starts a source without a table once a view reads it.
+    pub(crate) async fn start_passing_source(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let id = table.definition.id;
+        let is_read = self.catalog().materialized_views().iter().any(|view| view.reads.contains(&id));
+        if !is_read || self.sources().is_started(id) {
+            return Ok(());
+        }
+        if let Some(offsets) = table.definition.offsets {
+            // Views over it begin with nothing, so it begins at its start.
+            let write = TableWrite {
+                table: offsets,
+                deletes: Vec::new(),
+                inserts: Vec::new(),
+                on_conflict: OnConflict::Replace,
+                truncate: true,
+            };
+            self.engine().commit(Commit { writes: vec![write], ..Commit::default() }).await?;
+        }
+        self.start_source(table, None, Offsets::new())
+    }
+
+    pub(crate) fn start_source(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        projection: Option<Vec<usize>>,
+        offsets: Offsets,
+    ) -> Result<()> {
+        let source = self.source_of(table, projection, offsets)?;
+        let progress = Arc::new(SourceProgress {
+            name: table.definition.name.clone(),
+            bounded: source.is_bounded(),
+            rows: AtomicU64::new(0),
+            bad_rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_expected: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            finished: watch::Sender::new(false),
+        });
+        let id = table.definition.id;
+        let mut output =
+            Output { table: table.clone(), feed: self.engine().source_feed(id), progress: progress.clone() };
+        let stop = StopToken::default();
+        let (running_stop, running_progress) = (stop.clone(), progress.clone());
+        let thread = std::thread::Builder::new().name(format!("cenote-source-{id}")).spawn(move || {
+            let result = source.run(&mut output, &running_stop).and_then(|()| output.feed.drain());
+            if let Err(error) = result.filter_stop(&running_stop) {
+                tracing::error!("source {}: {}", running_progress.name, error.render());
+                let _ = running_progress.failure.set(error);
+            }
+            running_progress.finished.send_replace(true);
+        })?;
+        self.sources().0.lock().insert(id, Running { progress, stop, thread: Some(thread) });
+        Ok(())
+    }
+
+    /// Offsets that were committed for a table's source.
+    fn stored_offsets(&self, table: &Table) -> Result<Offsets> {
+        let Some(stored) = &table.offsets else {
+            return Ok(Offsets::new());
+        };
+        let pin = self.engine().retention().pin(cenote_statestore::Epoch(u64::MAX - 1))?;
+        let mut scan = stored.scan(pin, (0..5).collect(), 0..1);
+        let mut offsets = Offsets::new();
+        while let Some(batch) = scan.next_batch(1024)? {
+            for row in 0..batch.num_rows() {
+                let (partition, offset) = offset_of(&batch, row);
+                offsets.insert(partition, offset);
+            }
+        }
+        Ok(offsets)
+    }
+}
+
+/// An error that only says that the source was told to stop is none.
+trait FilterStop {
+    fn filter_stop(self, stop: &StopToken) -> Result<()>;
+}
+
+impl FilterStop for Result<()> {
+    fn filter_stop(self, stop: &StopToken) -> Result<()> {
+        if stop.is_stopped() { Ok(()) } else { self }
+    }
+}
+
+fn offset_of(batch: &RecordBatch, row: usize) -> (String, PartitionOffset) {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+    let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_string();
+    let number = |column: usize| batch.column(column).as_primitive::<Int64Type>().value(row) as u64;
+    let done = batch.column(3).as_boolean().value(row);
+    (text(0), PartitionOffset { position: number(1), records: number(2), done, identity: text(4) })
+}
+
+/// The committer's side of a source.
+struct Output {
+    table: Arc<Table>,
+    feed: SourceFeed,
+    progress: Arc<SourceProgress>,
+}
+
+impl SourceOutput for Output {
+    fn push(&mut self, batch: SourceBatch) -> Result<()> {
+        let definition = &self.table.definition;
+        let (rows, bad) = (batch.rows.num_rows() as u64, batch.bad.len() as u64);
+        let mut commit = Commit::default();
+        if rows > 0 {
+            match &self.table.versioned {
+                Some(_) => commit.writes.push(write(definition.id, batch.rows, OnConflict::Replace)),
+                None => commit.passing.push((definition.id, batch.rows)),
+            }
+        }
+        if bad > 0 {
+            commit.writes.push(write(ERRORS, error_rows(&definition.name, &batch.bad)?, OnConflict::Refuse));
+        }
+        if let Some(id) = definition.offsets.filter(|_| !batch.offsets.is_empty()) {
+            commit.writes.push(write(id, offset_rows(&definition.name, &batch.offsets)?, OnConflict::Replace));
+        }
+        self.feed.send(commit)?;
+        self.progress.rows.fetch_add(rows, Ordering::Relaxed);
+        self.progress.bad_rows.fetch_add(bad, Ordering::Relaxed);
+        self.progress.bytes.fetch_add(batch.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn expect_bytes(&mut self, total: u64) {
+        self.progress.bytes_expected.store(total, Ordering::Relaxed);
+    }
+}
+
+fn write(table: CollectionId, rows: RecordBatch, on_conflict: OnConflict) -> TableWrite {
+    TableWrite { table, deletes: Vec::new(), inserts: vec![rows], on_conflict, truncate: false }
+}
+
+fn error_rows(source: &str, bad: &[BadRow]) -> Result<RecordBatch> {
+    let schema = errors_schema().columns;
+    let schema = Arc::new(Schema::new(schema.fields()[..6].to_vec()));
+    let texts = |of: fn(&BadRow) -> &str| Arc::new(StringArray::from_iter_values(bad.iter().map(of)));
+    let numbers = |of: fn(&BadRow) -> u64| Arc::new(Int64Array::from_iter_values(bad.iter().map(|row| of(row) as i64)));
+    Ok(RecordBatch::try_new(
+        schema,
+        vec![
+            Arc::new(StringArray::from_iter_values(bad.iter().map(|_| source))),
+            texts(|row| &row.partition),
+            numbers(|row| row.line),
+            numbers(|row| row.byte_offset),
+            texts(|row| &row.text),
+            texts(|row| &row.reason),
+        ],
+    )?)
+}
+
+fn offset_rows(source: &str, offsets: &Offsets) -> Result<RecordBatch> {
+    let numbers =
+        |of: fn(&PartitionOffset) -> u64| Arc::new(Int64Array::from_iter_values(offsets.values().map(|o| of(o) as i64)));
+    Ok(RecordBatch::try_new(
+        offsets_schema(source).columns,
+        vec![
+            Arc::new(StringArray::from_iter_values(offsets.keys())),
+            numbers(|offset| offset.position),
+            numbers(|offset| offset.records),
+            Arc::new(offsets.values().map(|offset| Some(offset.done)).collect::<BooleanArray>()),
+            Arc::new(StringArray::from_iter_values(offsets.values().map(|offset| &offset.identity))),
+        ],
+    )?)
+}

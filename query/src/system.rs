@@ -1,0 +1,170 @@
+//! System tables: schema `cenote_catalog`.
+
+use crate::catalog::Object;
+use crate::plan::ReadView;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use cenote_statestore::Result;
+use std::sync::Arc;
+
+/// All system tables.
+pub(crate) const TABLES: [&str; 10] =
+    ["errors", "epochs", "functions", "materialized_views", "operators", "settings", "sources", "state_tables", "tables", "views"];
+
+/// A table being put together, by columns.
+#[derive(Default)]
+struct Columns {
+    fields: Vec<Field>,
+    arrays: Vec<ArrayRef>,
+}
+
+impl Columns {
+    fn text(mut self, name: &str, values: Vec<Option<String>>) -> Columns {
+        self.fields.push(Field::new(name, DataType::Utf8, true));
+        self.arrays.push(Arc::new(StringArray::from(values)));
+        self
+    }
+
+    fn number(mut self, name: &str, values: Vec<i64>) -> Columns {
+        self.fields.push(Field::new(name, DataType::Int64, true));
+        self.arrays.push(Arc::new(Int64Array::from(values)));
+        self
+    }
+
+    fn finish(self) -> Result<Option<RecordBatch>> {
+        Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(self.fields)), self.arrays)?))
+    }
+}
+
+/// The contents of a system table; `None`: there is no such table. `errors` is a table of its own.
+pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<RecordBatch>> {
+    match name {
+        "views" | "materialized_views" => views(view),
+        "tables" => tables(view),
+        "sources" => sources(view),
+        "state_tables" => state_tables(view).await,
+        "operators" => operators(view),
+        "epochs" => epochs(view),
+        "settings" => settings(view),
+        "functions" => functions(view),
+        _ => Ok(None),
+    }
+}
+
+fn views(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let objects: Vec<&Object> = view.catalog.objects().filter(|object| !matches!(object, Object::Table(_))).collect();
+    let status = |object: &&Object| match object {
+        Object::MaterializedView(view) if view.status.failure().is_some() => "failed",
+        Object::MaterializedView(view) if !view.status.is_live() => "creating",
+        _ => "running",
+    };
+    let failure = |object: &&Object| match object {
+        Object::MaterializedView(view) => view.status.failure().map(|error| error.message().to_string()),
+        _ => None,
+    };
+    Columns::default()
+        .text("name", objects.iter().map(|object| Some(object.name().to_string())).collect())
+        .text("kind", objects.iter().map(|object| Some(object.kind().to_string())).collect())
+        .text("status", objects.iter().map(|object| Some(status(object).to_string())).collect())
+        .text("error", objects.iter().map(failure).collect())
+        .text("definition", objects.iter().map(|object| Some(object.sql().to_string())).collect())
+        .finish()
+}
+
+fn tables(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let objects: Vec<&Object> = view.catalog.objects().filter(|object| object.kind() == "table").collect();
+    Columns::default()
+        .text("name", objects.iter().map(|object| Some(object.name().to_string())).collect())
+        .text("definition", objects.iter().map(|object| Some(object.sql().to_string())).collect())
+        .finish()
+}
+
+fn sources(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let progress = view.database.sources().progress();
+    let status = |source: &crate::source::SourceProgress| match (source.failure(), source.is_finished()) {
+        (Some(_), _) => "failed",
+        (None, true) => "finished",
+        (None, false) => "running",
+    };
+    Columns::default()
+        .text("name", progress.iter().map(|source| Some(source.name.clone())).collect())
+        .text("status", progress.iter().map(|source| Some(status(source).to_string())).collect())
+        .number("rows", progress.iter().map(|source| source.rows() as i64).collect())
+        .number("bad_rows", progress.iter().map(|source| source.bad_rows() as i64).collect())
+        .number("bytes", progress.iter().map(|source| source.bytes() as i64).collect())
+        .text("error", progress.iter().map(|s| s.failure().map(|error| error.message().to_string())).collect())
+        .finish()
+}
+
+async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let readables = view.database.readables().await?;
+    let states = view.database.state_tables(&view.catalog);
+    let found: Vec<_> = readables
+        .iter()
+        .filter(|readable| readable.schema_name == crate::catalog::STATE_SCHEMA)
+        .map(|readable| (readable, states.iter().find(|state| state.schema.name == readable.name)))
+        .collect();
+    let key = |readable: &crate::database::Readable| {
+        let names: Vec<&str> = readable.key.iter().map(|key| readable.columns.field(*key).name().as_str()).collect();
+        names.join(", ")
+    };
+    Columns::default()
+        .text("view", found.iter().map(|(_, state)| state.map(|state| state.view.definition.name.clone())).collect())
+        .text("operator", found.iter().map(|(_, state)| Some(state.map_or("source", |s| s.operator).to_string())).collect())
+        .text("table", found.iter().map(|(readable, _)| Some(readable.name.clone())).collect())
+        .text("key_columns", found.iter().map(|(readable, _)| Some(key(readable))).collect())
+        .number("rows", found.iter().map(|(readable, _)| readable.rows as i64).collect())
+        .number("bytes", found.iter().map(|(readable, _)| readable.bytes as i64).collect())
+        .finish()
+}
+
+fn operators(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let views = view.catalog.materialized_views();
+    let nodes: Vec<_> = views
+        .iter()
+        .flat_map(|view| view.plan.nodes.iter().enumerate().map(move |(id, node)| (view, id, node)))
+        .collect();
+    let inputs = |node: &cenote_engine::plan::Node| {
+        node.inputs().iter().map(|input| format!("#{input}")).collect::<Vec<_>>().join(" ")
+    };
+    let states = |node: &cenote_engine::plan::Node| {
+        node.state_tables().into_iter().map(|table| table.name).collect::<Vec<_>>().join(", ")
+    };
+    Columns::default()
+        .text("view", nodes.iter().map(|(view, _, _)| Some(view.definition.name.clone())).collect())
+        .number("operator", nodes.iter().map(|(_, id, _)| *id as i64).collect())
+        .text("kind", nodes.iter().map(|(_, _, node)| Some(node.kind().to_string())).collect())
+        .text("inputs", nodes.iter().map(|(_, _, node)| Some(inputs(node))).collect())
+        .text("state_tables", nodes.iter().map(|(_, _, node)| Some(states(node))).collect())
+        .finish()
+}
+
+fn epochs(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let retention = view.database.engine().retention();
+    let epochs = [("visible", view.database.epoch()), ("read", view.pin.epoch()), ("retained_from", retention.kept_from())];
+    let names = epochs.iter().map(|(name, _)| Some(name.to_string())).collect();
+    let mut columns = Columns::default().text("name", names);
+    columns.fields.push(Field::new("epoch", DataType::UInt64, false));
+    columns.arrays.push(Arc::new(UInt64Array::from_iter_values(epochs.iter().map(|(_, epoch)| epoch.0))));
+    columns.finish()
+}
+
+fn settings(view: &ReadView) -> Result<Option<RecordBatch>> {
+    Columns::default()
+        .text("name", view.settings.keys().map(|name| Some(name.clone())).collect())
+        .text("setting", view.settings.values().map(|value| Some(value.clone())).collect())
+        .finish()
+}
+
+fn functions(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let planner = view.database.planner();
+    let mut names: Vec<(String, &str)> = Vec::new();
+    names.extend(planner.scalar_functions().keys().map(|name| (name.clone(), "scalar")));
+    names.extend(planner.aggregate_functions().keys().map(|name| (name.clone(), "aggregate")));
+    names.extend(planner.window_functions().keys().map(|name| (name.clone(), "window")));
+    names.sort();
+    Columns::default()
+        .text("name", names.iter().map(|(name, _)| Some(name.clone())).collect())
+        .text("kind", names.iter().map(|(_, kind)| Some(kind.to_string())).collect())
+        .finish()
+}

@@ -1,0 +1,169 @@
+//! SQL types and the Arrow types that the store keeps them in.
+
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use std::sync::Arc;
+
+/// Name of the zone that every TIMESTAMPTZ is kept in.
+pub const UTC: &str = "+00:00";
+
+/// The Arrow type of TIMESTAMPTZ.
+pub fn timestamptz() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
+}
+
+/// The Arrow type of a SQL type; `None` where DataFusion's own choice is right.
+fn own_choice(sql_type: &SqlType) -> Option<DataType> {
+    Some(match sql_type {
+        SqlType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) | SqlType::Datetime(_) => {
+            DataType::Timestamp(TimeUnit::Microsecond, None)
+        }
+        SqlType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => timestamptz(),
+        SqlType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Bytea => DataType::Binary,
+        SqlType::TinyInt(_) => DataType::Int16,
+        SqlType::JSON | SqlType::JSONB | SqlType::Uuid => DataType::Utf8,
+        SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
+        SqlType::Numeric(ExactNumberInfo::None)
+        | SqlType::Decimal(ExactNumberInfo::None)
+        | SqlType::Dec(ExactNumberInfo::None) => DataType::Decimal128(38, 10),
+        SqlType::Custom(name, _) => return custom_choice(&name.to_string().to_lowercase()),
+        _ => return None,
+    })
+}
+
+fn custom_choice(name: &str) -> Option<DataType> {
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(name);
+    Some(match name {
+        "int2" => DataType::Int16,
+        "int4" => DataType::Int32,
+        "int8" => DataType::Int64,
+        "float4" => DataType::Float32,
+        "float8" => DataType::Float64,
+        "bool" => DataType::Boolean,
+        "timestamptz" => timestamptz(),
+        "name" | "regclass" | "regtype" | "regproc" | "regnamespace" | "bpchar" => DataType::Utf8,
+        _ => return None,
+    })
+}
+
+/// Tells DataFusion's planner PostgreSQL's types.
+#[derive(Debug)]
+pub struct PostgresTypes;
+
+impl TypePlanner for PostgresTypes {
+    fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        Ok(own_choice(sql_type).map(|data_type| Arc::new(Field::new("", data_type, true)) as FieldRef))
+    }
+}
+
+/// The Arrow type of a column's declared type.
+///
+/// # Errors
+/// `Unsupported` 0A000: the type is not built. `Invalid` 42704: there is no such type.
+pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
+    if let Some(own) = own_choice(sql_type) {
+        return Ok(own);
+    }
+    Ok(match sql_type {
+        SqlType::Boolean | SqlType::Bool => DataType::Boolean,
+        SqlType::SmallInt(_) | SqlType::Int2(_) => DataType::Int16,
+        SqlType::Int(_) | SqlType::Integer(_) | SqlType::Int4(_) => DataType::Int32,
+        SqlType::BigInt(_) | SqlType::Int8(_) => DataType::Int64,
+        SqlType::Real | SqlType::Float4 => DataType::Float32,
+        SqlType::DoublePrecision | SqlType::Float8 | SqlType::Double(_) => DataType::Float64,
+        SqlType::Float(ExactNumberInfo::None) => DataType::Float64,
+        SqlType::Float(ExactNumberInfo::Precision(bits)) => {
+            if *bits <= 24 { DataType::Float32 } else { DataType::Float64 }
+        }
+        SqlType::Numeric(info) | SqlType::Decimal(info) | SqlType::Dec(info) => decimal_type(info)?,
+        SqlType::Text
+        | SqlType::Varchar(_)
+        | SqlType::CharacterVarying(_)
+        | SqlType::String(_)
+        | SqlType::Char(_)
+        | SqlType::Character(_)
+        | SqlType::CharVarying(_) => DataType::Utf8,
+        SqlType::Date => DataType::Date32,
+        SqlType::Array(ArrayElemTypeDef::SquareBracket(_, _) | ArrayElemTypeDef::AngleBracket(_)) => {
+            return Err(unsupported_type(sql_type));
+        }
+        SqlType::Custom(name, _) => {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0104",
+                format!("cannot use type \"{name}\": it does not exist"),
+            )
+            .sqlstate("42704"));
+        }
+        other => return Err(unsupported_type(other)),
+    })
+}
+
+fn unsupported_type(sql_type: &SqlType) -> Error {
+    Error::new(ErrorKind::Unsupported, "SQL-0105", format!("cannot use type {sql_type}: columns of it are not supported yet"))
+}
+
+fn decimal_type(info: &ExactNumberInfo) -> Result<DataType> {
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => (38, 10),
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if precision == 0 || precision > 38 || scale < 0 || scale as u64 > precision {
+        let reason = "precision goes from 1 to 38 and scale from 0 to the precision";
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0106",
+            format!("cannot use type NUMERIC({precision},{scale}): {reason}"),
+        )
+        .sqlstate("22023"));
+    }
+    Ok(DataType::Decimal128(precision as u8, scale as i8))
+}
+
+/// PostgreSQL's name of an Arrow type, as `format_type` gives it.
+pub fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Boolean => "boolean".into(),
+        DataType::Int8 | DataType::Int16 => "smallint".into(),
+        DataType::Int32 => "integer".into(),
+        DataType::Int64 | DataType::UInt32 => "bigint".into(),
+        DataType::UInt64 => "numeric(20,0)".into(),
+        DataType::Float32 => "real".into(),
+        DataType::Float64 => "double precision".into(),
+        DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => "text".into(),
+        DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => "bytea".into(),
+        DataType::Date32 | DataType::Date64 => "date".into(),
+        DataType::Time32(_) | DataType::Time64(_) => "time without time zone".into(),
+        DataType::Timestamp(_, None) => "timestamp without time zone".into(),
+        DataType::Timestamp(_, Some(_)) => "timestamp with time zone".into(),
+        DataType::Interval(_) | DataType::Duration(_) => "interval".into(),
+        DataType::List(item) | DataType::LargeList(item) => format!("{}[]", type_name(item.data_type())),
+        other => other.to_string().to_lowercase(),
+    }
+}
+
+/// The type that a value of a type is kept in: itself, or the nearest one that the store keeps exactly.
+pub fn stored_type(data_type: &DataType) -> Option<DataType> {
+    Some(match data_type {
+        DataType::Int8 | DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 => DataType::Int64,
+        DataType::Float16 => DataType::Float32,
+        DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => DataType::Utf8,
+        DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::Date64 => DataType::Date32,
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Timestamp(_, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Timestamp(_, Some(_)) => timestamptz(),
+        DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+        DataType::Dictionary(_, values) => return stored_type(values),
+        other if cenote_statestore::storable(other) => other.clone(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,101 @@
+//! The command line: one enum of commands, each in a module of its own.
+//!
+//! # Rules kept here
+//! 1. Data goes to stdout, everything else to stderr.
+//! 2. Exit code 0: done, or stopped cleanly; 1: an error, printed on stderr; 2: wrong usage.
+//! 3. Every option has an environment variable `CENOTE_...`.
+
+mod interrupt;
+mod output;
+mod progress;
+mod promised;
+mod run;
+mod serve;
+mod settings;
+mod state;
+mod units;
+
+use cenote_statestore::{Error, ErrorKind};
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A streaming database whose state is ordinary tables: SQL in, live views out.
+#[derive(Debug, Parser)]
+#[command(name = "cenote", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(after_help = "Examples:
+  cenote run -e \"SELECT 1 AS one\"       run a script in this process
+  cenote serve --data-dir ./cenote-data  start the server
+  cenote state ls                        list what a server's state holds")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunOptions),
+    Serve(Box<settings::ServeOptions>),
+    State(state::StateOptions),
+    /// Interactive SQL shell over pgwire (not supported yet)
+    #[command(after_help = "Example:\n  cenote sql -c \"SELECT * FROM by_owner\" postgresql://127.0.0.1:5433")]
+    Sql(promised::Arguments),
+    /// Take a checkpoint now (not supported yet)
+    #[command(after_help = "Example:\n  cenote checkpoint --url http://127.0.0.1:8080")]
+    Checkpoint(promised::Arguments),
+    /// Named checkpoints that are kept until dropped (not supported yet)
+    #[command(after_help = "Example:\n  cenote savepoint create before_upgrade")]
+    Savepoint(promised::Arguments),
+    /// Check a data directory or a checkpoint for damage (not supported yet)
+    #[command(after_help = "Example:\n  cenote verify ./cenote-data")]
+    Verify(promised::Arguments),
+    /// Recorded input of the flight recorder (not supported yet)
+    #[command(after_help = "Example:\n  cenote capture ls")]
+    Capture(promised::Arguments),
+    /// Run recorded input again (not supported yet)
+    #[command(after_help = "Example:\n  cenote replay ./capture")]
+    Replay(promised::Arguments),
+    /// Explain which changes made a row (not supported yet)
+    #[command(after_help = "Example:\n  cenote why by_owner ann")]
+    Why(promised::Arguments),
+    /// Built-in generators and Nexmark (not supported yet)
+    #[command(after_help = "Example:\n  cenote bench q5")]
+    Bench(promised::Arguments),
+}
+
+/// Parses the arguments, runs the command and tells the exit code.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(options) => run::run(options),
+        Command::Serve(options) => serve::serve(*options),
+        Command::State(options) => state::state(options),
+        Command::Sql(_) => promised::refuse("sql"),
+        Command::Checkpoint(_) => promised::refuse("checkpoint"),
+        Command::Savepoint(_) => promised::refuse("savepoint"),
+        Command::Verify(_) => promised::refuse("verify"),
+        Command::Capture(_) => promised::refuse("capture"),
+        Command::Replay(_) => promised::refuse("replay"),
+        Command::Why(_) => promised::refuse("why"),
+        Command::Bench(_) => promised::refuse("bench"),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.code() == output::CLOSED => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", error.render());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A thread or task of the runtime could not be had.
+fn no_runtime(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "CLI-0006",
+        format!("cannot start the async runtime: {error}"),
+    )
+    .source(error)
+}
+
+#[cfg(test)]
+mod tests;

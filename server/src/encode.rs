@@ -1,0 +1,108 @@
+//! Turns batches of a result into bytes: NDJSON, CSV, Arrow IPC, Parquet, an aligned table.
+//!
+//! An [`Encoder`] appends to a buffer that the caller empties whenever it likes, so that the same code
+//! writes to a terminal, a file and a network peer in memory that one batch bounds (the aligned table and
+//! the row group of Parquet excepted).
+//!
+//! # Not here
+//! The text and JSON forms of single values belong to `cenote_query::pgtext`.
+
+mod arrow_ipc;
+mod changes;
+mod csv;
+mod json;
+mod parquet_file;
+mod table;
+
+pub use changes::ChangeLines;
+pub use json::{RowObject, json_writers, write_json_text};
+
+use crate::pending::pgtext::{Formatter, TextStyle};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use cenote_statestore::Result;
+
+/// Rows that are encoded before the buffer is handed on: bounds memory when a batch is large.
+pub const CHUNK_ROWS: usize = 8_192;
+
+/// How JSON writes numbers that a reader with 64-bit floats would round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// As strings: integers beyond 2^53 and every decimal.
+    #[default]
+    Exact,
+    /// As JSON numbers, all digits.
+    Raw,
+}
+
+/// A format that a result can leave in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One JSON object per line.
+    Ndjson,
+    /// Aligned columns, as psql prints them.
+    Table,
+    /// CSV with a header line.
+    Csv,
+    /// Arrow IPC, stream format.
+    Arrow,
+    /// Parquet.
+    Parquet,
+}
+
+/// Appends a result to a buffer.
+pub trait Encoder: Send {
+    /// What stands before the first row.
+    fn start(&mut self, out: &mut Vec<u8>) -> Result<()>;
+
+    /// The rows of one batch, at most [`CHUNK_ROWS`] for bounded memory.
+    fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>;
+
+    /// What stands after the last row. Nothing may follow.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<()>;
+}
+
+impl Format {
+    /// The media type.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Ndjson => "application/x-ndjson",
+            Format::Table => "text/plain; charset=utf-8",
+            Format::Csv => "text/csv; charset=utf-8; header=present",
+            Format::Arrow => "application/vnd.apache.arrow.stream",
+            Format::Parquet => "application/vnd.apache.parquet",
+        }
+    }
+
+    /// A new encoder for rows of `schema`.
+    ///
+    /// # Errors
+    /// `Unsupported`: a column type that the format cannot hold.
+    pub fn encoder(self, schema: &SchemaRef, numbers: Numbers) -> Result<Box<dyn Encoder>> {
+        Ok(match self {
+            Format::Ndjson => Box::new(json::Lines::new(schema, numbers)),
+            Format::Table => Box::new(table::Aligned::new(schema)),
+            Format::Csv => Box::new(csv::Csv::new(schema)),
+            Format::Arrow => Box::new(arrow_ipc::IpcStream::new(schema)?),
+            Format::Parquet => Box::new(parquet_file::ParquetFile::new(schema)?),
+        })
+    }
+}
+
+/// A formatter for each column of a batch.
+fn formatters(batch: &RecordBatch) -> Result<Vec<Formatter<'_>>> {
+    let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+    columns
+        .map(|(field, column)| Formatter::new(field, column.as_ref(), &TextStyle::default()))
+        .collect()
+}
+
+/// Slices of a batch of at most [`CHUNK_ROWS`] rows, none of them empty.
+pub fn chunks(batch: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
+    (0..batch.num_rows())
+        .step_by(CHUNK_ROWS)
+        .map(|start| batch.slice(start, CHUNK_ROWS.min(batch.num_rows() - start)))
+}
+
+#[cfg(test)]
+mod tests;

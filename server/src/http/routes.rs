@@ -1,0 +1,241 @@
+//! The table of routes: the router and `/openapi.json` are made of it.
+
+use super::App;
+use super::parameters::Parameter;
+use super::{append, changes, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan, sql};
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{MethodRouter, any, get, post};
+
+/// How a route is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteMethod {
+    /// GET (and HEAD).
+    Get,
+    /// POST.
+    Post,
+    /// Any; routes that are not built yet.
+    Any,
+}
+
+impl RouteMethod {
+    /// The method's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteMethod::Get => "GET",
+            RouteMethod::Post => "POST",
+            RouteMethod::Any => "ANY",
+        }
+    }
+}
+
+/// One route.
+pub struct Route {
+    /// How it is asked.
+    pub method: RouteMethod,
+    /// Where; `{name}` stands for a segment.
+    pub path: &'static str,
+    /// What it does, one sentence.
+    pub summary: &'static str,
+    /// Query parameters.
+    pub parameters: &'static [Parameter],
+    /// Whether it takes `column=value` parameters besides.
+    pub column_parameters: bool,
+    /// Media types of the body and the schema of each; empty: no body.
+    pub bodies: &'static [(&'static str, &'static str)],
+    /// Media types of the answer and the schema of each.
+    pub answers: &'static [(&'static str, &'static str)],
+    /// What answers.
+    pub handler: fn() -> MethodRouter<App>,
+}
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+const CSV: &str = "text/csv";
+const ARROW: &str = "application/vnd.apache.arrow.stream";
+const PARQUET: &str = "application/vnd.apache.parquet";
+
+const fn get_route(
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+    answers: &'static [(&'static str, &'static str)],
+    handler: fn() -> MethodRouter<App>,
+) -> Route {
+    Route {
+        method: RouteMethod::Get,
+        path,
+        summary,
+        parameters,
+        column_parameters: false,
+        bodies: &[],
+        answers,
+        handler,
+    }
+}
+
+const fn not_built(path: &'static str, summary: &'static str) -> Route {
+    Route {
+        method: RouteMethod::Any,
+        path,
+        summary,
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[],
+        answers: &[],
+        handler: || any(health::not_built),
+    }
+}
+
+/// Every route.
+pub static ROUTES: &[Route] = &[
+    get_route(
+        "/healthz",
+        "Tells that the process lives.",
+        &[],
+        &[(JSON, "Any")],
+        || get(health::live),
+    ),
+    get_route(
+        "/readyz",
+        "Tells whether the server is ready: recovered, and no view failed; 503 with reasons otherwise.",
+        &[],
+        &[(JSON, "Readiness")],
+        || get(health::ready),
+    ),
+    get_route(
+        "/metrics",
+        "Figures in Prometheus' text format.",
+        &[],
+        &[("text/plain", "Text")],
+        || get(metrics::metrics),
+    ),
+    get_route("/openapi.json", "This description.", &[], &[(JSON, "Any")], || {
+        get(openapi::openapi)
+    }),
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/sql",
+        summary: "Runs SQL. One statement answers one result, several answer an array and are one transaction.",
+        parameters: sql::PARAMETERS,
+        column_parameters: false,
+        bodies: &[(JSON, "SqlRequest")],
+        answers: &[(JSON, "SqlResult"), (ARROW, "Binary")],
+        handler: || post(sql::sql),
+    },
+    get_route(
+        "/api/v1/queryable_state",
+        "Lists all tables, views and state tables that can be read.",
+        &[],
+        &[(JSON, "Inventory")],
+        || get(inventory::list),
+    ),
+    Route {
+        column_parameters: true,
+        ..get_route(
+            "/api/v1/queryable_state/{name}",
+            "Looks up one key.",
+            lookup::PARAMETERS,
+            &[(JSON, "Lookup")],
+            || get(lookup::look_up),
+        )
+    },
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/queryable_state/{name}/lookup",
+        summary: "Looks up many keys at one epoch; results come in the order of the keys.",
+        parameters: lookup_many::PARAMETERS,
+        column_parameters: false,
+        bodies: &[(JSON, "LookupRequest")],
+        answers: &[(JSON, "LookupResults")],
+        handler: || post(lookup_many::look_up_many),
+    },
+    get_route(
+        "/api/v1/queryable_state/{name}/scan",
+        "Reads a page of rows; the cursor stays at the epoch of the first page.",
+        scan::PARAMETERS,
+        &[(JSON, "Page")],
+        || get(scan::page),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.ndjson",
+        "Streams all rows at one epoch as NDJSON.",
+        export::PARAMETERS_NDJSON,
+        &[(NDJSON, "Text")],
+        || get(export::ndjson),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.csv",
+        "Streams all rows at one epoch as CSV.",
+        export::PARAMETERS,
+        &[(CSV, "Text")],
+        || get(export::csv),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.arrow",
+        "Streams all rows at one epoch as an Arrow IPC stream.",
+        export::PARAMETERS,
+        &[(ARROW, "Binary")],
+        || get(export::arrow),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/scan.parquet",
+        "Streams all rows at one epoch as a Parquet file.",
+        export::PARAMETERS,
+        &[(PARQUET, "Binary")],
+        || get(export::parquet),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/changes",
+        "Streams changes as server-sent events; resumable by epoch.",
+        changes::PARAMETERS,
+        &[("text/event-stream", "Change")],
+        || get(changes::changes),
+    ),
+    get_route(
+        "/api/v1/queryable_state/{name}/digest",
+        "Digests all rows, whatever their order.",
+        &[],
+        &[(JSON, "Digest")],
+        || get(inventory::digest),
+    ),
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/tables/{name}/rows",
+        summary: "Appends the rows of the body to a table as one epoch; answers when they are durable.",
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[(NDJSON, "Text"), (JSON, "Rows"), (CSV, "Text"), (ARROW, "Binary")],
+        answers: &[(JSON, "Appended")],
+        handler: || post(append::append),
+    },
+    not_built("/", "The console."),
+    not_built("/api/v1/views", "Views."),
+    not_built("/api/v1/views/{*rest}", "Views."),
+    not_built("/api/v1/sources", "Sources."),
+    not_built("/api/v1/sources/{*rest}", "Sources."),
+    not_built("/api/v1/sinks", "Sinks."),
+    not_built("/api/v1/sinks/{*rest}", "Sinks."),
+    not_built("/api/v1/checkpoints", "Checkpoints."),
+    not_built("/api/v1/checkpoints/{*rest}", "Checkpoints."),
+    not_built("/api/v1/savepoints", "Savepoints."),
+    not_built("/api/v1/savepoints/{*rest}", "Savepoints."),
+    not_built("/api/v1/jobs", "Jobs."),
+    not_built("/api/v1/jobs/{*rest}", "Jobs."),
+    not_built("/iceberg/v1", "Iceberg REST catalog."),
+    not_built("/iceberg/v1/{*rest}", "Iceberg REST catalog."),
+];
+
+/// The router of all routes.
+pub fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for (index, route) in ROUTES.iter().enumerate() {
+        let observed = from_fn_with_state((app.clone(), index), metrics::observe);
+        router = router.route(route.path, (route.handler)().route_layer(observed));
+    }
+    router
+        .fallback(health::no_route)
+        .method_not_allowed_fallback(health::wrong_method)
+        .layer(from_fn(request::same_origin))
+        .with_state(app)
+}

@@ -1,0 +1,130 @@
+//! The session behind a connection. Tests put a scripted one in its place.
+
+use cenote_query::{Database, Description, Outcome, TransactionStatus};
+use cenote_statestore::Result;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+
+#[cfg(test)]
+use super::tests::script;
+
+/// A parsed statement.
+#[derive(Clone)]
+pub(super) enum Statement {
+    Database(cenote_query::Statement),
+    #[cfg(test)]
+    Script(Arc<str>),
+}
+
+impl Statement {
+    /// The SQL text of this statement alone.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Statement::Database(statement) => statement.text(),
+            #[cfg(test)]
+            Statement::Script(text) => text,
+        }
+    }
+}
+
+/// A session: see [`cenote_query::Session`] for what each method does.
+pub(super) enum Session {
+    Database(Box<cenote_query::Session>),
+    #[cfg(test)]
+    Script(script::Session),
+}
+
+impl Session {
+    pub(super) fn of(database: &Arc<Database>) -> Session {
+        Session::Database(Box::new(database.session()))
+    }
+
+    pub(super) fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        match self {
+            Session::Database(session) => Ok(session.parse(sql)?.into_iter().map(Statement::Database).collect()),
+            #[cfg(test)]
+            Session::Script(session) => session.parse(sql),
+        }
+    }
+
+    pub(super) async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
+        match (self, statement) {
+            (Session::Database(session), Statement::Database(statement)) => session.describe(statement, hints).await,
+            #[cfg(test)]
+            (Session::Script(session), statement) => session.describe(statement.text()),
+            #[cfg(test)]
+            (Session::Database(_), Statement::Script(_)) => unreachable!("a session runs its own statements"),
+        }
+    }
+
+    pub(super) async fn execute(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
+        match (self, statement) {
+            (Session::Database(session), Statement::Database(statement)) => session.execute(statement, parameters).await,
+            #[cfg(test)]
+            (Session::Script(session), statement) => session.execute(statement.text(), parameters).await,
+            #[cfg(test)]
+            (Session::Database(_), Statement::Script(_)) => unreachable!("a session runs its own statements"),
+        }
+    }
+
+    pub(super) fn transaction_status(&self) -> TransactionStatus {
+        match self {
+            Session::Database(session) => session.transaction_status(),
+            #[cfg(test)]
+            Session::Script(session) => session.transaction_status(),
+        }
+    }
+
+    /// Fails an open transaction block after a statement failed where the session could not see it: while its rows were
+    /// sent, by a cancel request, in a message that did not decode.
+    pub(super) async fn fail(&mut self) {
+        if self.transaction_status() != TransactionStatus::Open {
+            return;
+        }
+        match self {
+            Session::Database(session) => {
+                // A session fails its block when a statement fails; this one has no other meaning.
+                if let Ok(statements) = session.parse("SELECT cenote_statement_failed_while_it_was_sent()") {
+                    for statement in &statements {
+                        let _ = session.execute(statement, &[]).await;
+                    }
+                }
+            }
+            #[cfg(test)]
+            Session::Script(session) => session.fail(),
+        }
+    }
+
+    pub(super) fn begin_implicit(&mut self) {
+        match self {
+            Session::Database(session) => session.begin_implicit(),
+            #[cfg(test)]
+            Session::Script(session) => session.begin_implicit(),
+        }
+    }
+
+    pub(super) async fn end_implicit(&mut self, failed: bool) -> Result<()> {
+        match self {
+            Session::Database(session) => session.end_implicit(failed).await,
+            #[cfg(test)]
+            Session::Script(session) => session.end_implicit(failed),
+        }
+    }
+
+    pub(super) fn parameter_status(&self) -> Vec<(String, String)> {
+        match self {
+            Session::Database(session) => session.parameter_status(),
+            #[cfg(test)]
+            Session::Script(session) => session.parameter_status(),
+        }
+    }
+
+    pub(super) fn set_startup_parameter(&mut self, name: &str, value: &str) -> Result<()> {
+        match self {
+            Session::Database(session) => session.set_startup_parameter(name, value),
+            #[cfg(test)]
+            Session::Script(session) => session.set_startup_parameter(name, value),
+        }
+    }
+}

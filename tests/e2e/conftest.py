@@ -1,0 +1,51 @@
+"""Fixtures: one server for all tests that only add objects of their own, and fresh ones for the others."""
+import itertools
+import re
+
+import pytest
+from harness import Server
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def _shared(tmp_path_factory):
+    with Server(workers=2, cwd=tmp_path_factory.mktemp("files")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(_shared):
+    """A running server shared by the whole run. A test that finds it dead has a dead server to report."""
+    if _shared.process.poll() is not None:
+        _shared.start()
+    yield _shared
+    assert _shared.process.poll() is None, f"the server died:\n{_shared.log_text()[-4000:]}"
+
+
+@pytest.fixture
+def fresh():
+    """Makes servers that are stopped when the test ends: `fresh(workers=4, args=[...])`."""
+    made = []
+
+    def make(**options):
+        made.append(Server(**options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def name(request):
+    """A prefix for object names that no other test uses."""
+    words = re.sub(r"\W+", "_", request.node.name.removeprefix("test_").lower())
+    return f"{words[:36].strip('_')}_{next(NUMBERS)}"
+
+
+@pytest.fixture
+def db(server):
+    """A psycopg connection in autocommit mode to the shared server."""
+    with server.connect() as connection:
+        yield connection

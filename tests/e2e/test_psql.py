@@ -1,0 +1,105 @@
+"""The real psql, as a person uses it."""
+import subprocess
+import threading
+
+SETUP = """
+CREATE TABLE accounts (id BIGINT PRIMARY KEY, owner TEXT NOT NULL, balance NUMERIC(18,2), opened TIMESTAMPTZ DEFAULT now());
+INSERT INTO accounts (id, owner, balance) VALUES (1,'ann',100.00),(2,'bob',50.00);
+CREATE MATERIALIZED VIEW by_owner AS SELECT owner, count(*) n, sum(balance) total FROM accounts GROUP BY owner;
+CREATE MATERIALIZED VIEW rich AS SELECT owner, total FROM by_owner WHERE total > 60;
+"""
+TRANSFER = """
+BEGIN;
+UPDATE accounts SET balance = balance - 30 WHERE id = 1;
+UPDATE accounts SET balance = balance + 30 WHERE id = 2;
+COMMIT;
+"""
+
+
+def test_the_main_example_works_in_psql(fresh):
+    server = fresh()
+    server.psql(SETUP)
+    assert server.psql("SELECT * FROM by_owner ORDER BY owner; SELECT * FROM rich;") == "ann|1|100.00\nbob|1|50.00\nann|100.00\n"
+    server.psql(TRANSFER)
+    assert server.psql("SELECT * FROM by_owner ORDER BY owner; SELECT * FROM rich ORDER BY owner;") == (
+        "ann|1|70.00\nbob|1|80.00\nann|70.00\nbob|80.00\n")
+    state = server.psql("SELECT * FROM cenote_catalog.state_tables").splitlines()
+    table = next(line.split("|")[2] for line in state if line.startswith("by_owner|"))
+    rows = server.psql(f"SELECT * FROM cenote_state.\"{table}\"").splitlines()
+    assert len(rows) == 2
+    assert any(row.startswith("ann|") for row in rows)
+
+
+def test_a_default_fills_what_insert_leaves_out(server, name):
+    server.psql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, opened TIMESTAMPTZ DEFAULT now(), n INT DEFAULT 7);"
+                f"INSERT INTO {name} (id) VALUES (1);")
+    assert server.psql(f"SELECT n, opened > now() - INTERVAL '1 hour' FROM {name}") == "7|t\n"
+
+
+def test_copy_from_stdin_is_one_epoch(server, name):
+    server.psql(f"CREATE TABLE {name} (id INT PRIMARY KEY, w TEXT, x DOUBLE PRECISION);")
+    server.psql(f"COPY {name} FROM STDIN;\n1\ta b\t1.5\n2\t\\N\t\\N\n3\tt\\tab\t-0.25\n\\.\n")
+    assert server.psql(f"SELECT id, w, x FROM {name} ORDER BY id") == "1|a b|1.5\n2||\n3|t\tab|-0.25\n"
+
+
+def test_copy_csv_reads_quotes_and_header(server, name):
+    server.psql(f"CREATE TABLE {name} (id INT, w TEXT);")
+    server.psql(f"COPY {name} FROM STDIN WITH (FORMAT csv, HEADER true);\nid,w\n1,\"a,\"\"b\"\"\"\n2,\n\\.\n")
+    assert server.psql(f"SELECT id, w, w IS NULL FROM {name} ORDER BY id") == '1|a,"b"|f\n2||t\n'
+
+
+def test_a_bad_copy_keeps_nothing(server, name):
+    server.psql(f"CREATE TABLE {name} (id INT PRIMARY KEY);")
+    done = server.psql(f"COPY {name} FROM STDIN;\n1\n2\nthree\n\\.\n", check=False)
+    assert done.returncode != 0
+    assert "three" in done.stderr
+    assert server.psql(f"SELECT count(*) FROM {name}") == "0\n"
+
+
+def test_truncate_empties_table_and_views(server, name):
+    server.psql(f"CREATE TABLE {name} (id INT); INSERT INTO {name} VALUES (1), (1), (2);"
+                f"CREATE MATERIALIZED VIEW {name}_n AS SELECT count(*) AS n FROM {name};")
+    assert server.psql(f"SELECT n FROM {name}_n") == "3\n"
+    server.psql(f"TRUNCATE {name};")
+    assert server.psql(f"SELECT n FROM {name}_n") == "0\n"
+
+
+def test_describe_commands_list_tables_and_views(server, name):
+    server.psql(f"CREATE TABLE {name} (id INT PRIMARY KEY, w TEXT);"
+                f"CREATE MATERIALIZED VIEW {name}_v AS SELECT w FROM {name};")
+    assert name in server.psql("\\dt\n")
+    assert f"{name}_v" in server.psql("\\dm\n") + server.psql("\\dv\n")
+    described = server.psql(f"\\d {name}\n")
+    assert "id|integer" in described and "w|text" in described
+
+
+def test_an_error_has_its_position_and_leaves_psql_usable(server):
+    done = server.psql("SELECT nothing_here FROM nowhere_at_all;\nSELECT 1;", "-v", "ON_ERROR_STOP=0", check=False)
+    assert "ERROR" in done.stderr and "nowhere_at_all" in done.stderr
+    assert done.stdout == "1\n"
+
+
+def test_a_wide_select_and_a_long_one_arrive_whole(server):
+    assert server.psql("SELECT count(*), sum(x) FROM generate_series(1, 100000) AS s(x)") == "100000|5000050000\n"
+    assert server.psql("SELECT x FROM generate_series(1, 20000) AS s(x)").count("\n") == 20000
+
+
+def test_subscribe_streams_changes_to_psql_as_they_happen(server, name):
+    """psql prints a result when it is whole, so each epoch must come as a result of its own."""
+    server.psql(f"CREATE TABLE {name} (w TEXT, n BIGINT); INSERT INTO {name} VALUES ('old', 1);"
+                f"CREATE MATERIALIZED VIEW {name}_v AS SELECT w, sum(n) AS s FROM {name} GROUP BY w;")
+    watcher = subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-c", f"SUBSCRIBE TO {name}_v WITH (snapshot = true)"],
+                               env=server.psql_env(), stdout=subprocess.PIPE, text=True)
+    timer = threading.Timer(20, watcher.kill)
+    timer.start()
+    try:
+        first = watcher.stdout.readline().strip().split("|")
+        assert first[1:] == ["1", "old", "1"]
+        server.psql(f"INSERT INTO {name} VALUES ('old', 2);")
+        seen = [watcher.stdout.readline().strip().split("|") for _ in range(2)]
+        assert sorted(line[1:] for line in seen) == [["-1", "old", "1"], ["1", "old", "3"]]
+        assert int(seen[0][0]) > int(first[0])
+    finally:
+        timer.cancel()
+        watcher.kill()
+        watcher.wait()

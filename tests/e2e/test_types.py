@@ -1,0 +1,163 @@
+"""A value leaves by every door with the type and the digits that it came in with."""
+import base64
+import csv
+import datetime
+import io
+import json
+from decimal import Decimal
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+COLUMNS = """id BIGINT PRIMARY KEY, ok BOOLEAN, s SMALLINT, i INTEGER, r REAL, x DOUBLE PRECISION, d NUMERIC(38,9),
+             t TEXT, b BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ"""
+UTC = datetime.timezone.utc
+FIRST = (2**53 + 1, True, -32768, 2147483647, 0.5, 0.1, Decimal("12345678901234567890123456789.123456789"), "Zoë 🚲 'q' \"d\", \n",
+         bytes(range(256)), datetime.date(2024, 2, 29), datetime.datetime(1999, 12, 31, 23, 59, 59, 999999),
+         datetime.datetime(2024, 10, 27, 0, 30, 0, 1, UTC))
+NULLS = (-(2**63), *[None] * 11)
+SMALL = (3, False, 32767, -2147483648, -1.5, 1e300, Decimal("-0.000000001"), "", b"", datetime.date(1, 1, 1),
+         datetime.datetime(9999, 12, 31, 0, 0), datetime.datetime(1970, 1, 1, tzinfo=UTC))
+ROWS = sorted([FIRST, NULLS, SMALL])
+NAMES = [part.split()[0] for part in COLUMNS.replace("NUMERIC(38,9)", "NUMERIC").split(",")]
+
+
+@pytest.fixture(scope="module")
+def typed(_shared):
+    """The table and a view of it, filled once."""
+    with _shared.connect() as db:
+        db.execute(f"CREATE TABLE typed ({COLUMNS})")
+        db.execute("CREATE MATERIALIZED VIEW typed_v AS SELECT * FROM typed")
+        for row in ROWS:
+            db.execute(f"INSERT INTO typed VALUES ({', '.join(['%s'] * len(row))})", row)
+    return _shared
+
+
+@pytest.fixture(params=["typed", "typed_v"])
+def what(request, typed):
+    return request.param
+
+
+def arrow_rows(table):
+    """The rows of an Arrow table with instants in UTC, in key order."""
+    def plain(value):
+        return value.astimezone(UTC) if isinstance(value, datetime.datetime) and value.tzinfo else value
+    return sorted((tuple(plain(v) for v in row.values()) for row in table.to_pylist()), key=lambda row: row[0])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_pgwire(typed, what, binary):
+    with typed.connect() as db, db.cursor(binary=binary) as cursor:
+        cursor.execute(f"SELECT * FROM {what} ORDER BY id")
+        assert cursor.fetchall() == ROWS
+        assert [c.type_code for c in cursor.description] == [20, 16, 21, 23, 700, 701, 1700, 25, 17, 1082, 1114, 1184]
+
+
+def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
+    answer = typed.get(f"/api/v1/queryable_state/{what}/scan.arrow")
+    assert answer.headers["content-type"].startswith("application/vnd.apache.arrow.stream")
+    assert answer.epoch > 0
+    table = pa.ipc.open_stream(answer.body).read_all()
+    assert table.column_names == NAMES
+    assert arrow_rows(table) == ROWS
+    kinds = dict(zip(table.schema.names, table.schema.types))
+    assert kinds["d"] == pa.decimal128(38, 9)
+    assert kinds["at"] == pa.timestamp("us") and kinds["z"].unit == "us" and kinds["z"].tz in ("UTC", "+00:00")
+    assert (kinds["s"], kinds["i"], kinds["id"], kinds["r"], kinds["x"]) == (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+
+
+def test_scan_arrow_opens_in_polars(typed, what):
+    frame = polars.read_ipc_stream(io.BytesIO(typed.get(f"/api/v1/queryable_state/{what}/scan.arrow").body)).sort("id")
+    assert frame["id"].to_list() == [row[0] for row in ROWS]
+    assert frame["d"].to_list() == [row[6] for row in ROWS]
+    assert frame["at"].to_list() == [row[10] for row in ROWS]
+    assert frame["b"].to_list() == [row[8] for row in ROWS]
+
+
+def test_scan_arrow_opens_in_duckdb(typed, what):
+    table = pa.ipc.open_stream(typed.get(f"/api/v1/queryable_state/{what}/scan.arrow").body).read_all()
+    with duckdb.connect() as connection:
+        connection.register("pulled", table)
+        found = connection.execute("SELECT id, d, epoch_us(at), epoch_us(z), b, t FROM pulled ORDER BY id").fetchall()
+    assert [row[0] for row in found] == [row[0] for row in ROWS]
+    assert [row[1] for row in found] == [row[6] for row in ROWS]
+    assert [row[4:] for row in found] == [(row[8], row[7]) for row in ROWS]
+    wanted = [None if row[10] is None else (row[10] - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1) for row in ROWS]
+    assert [row[2] for row in found] == wanted
+
+
+def test_scan_parquet_keeps_types(typed, what):
+    body = typed.get(f"/api/v1/queryable_state/{what}/scan.parquet").body
+    table = pq.read_table(io.BytesIO(body))
+    assert arrow_rows(table) == ROWS
+    assert table.schema.field("d").type == pa.decimal128(38, 9)
+
+
+def test_scan_csv_reads_back(typed, what):
+    lines = list(csv.reader(io.StringIO(typed.get(f"/api/v1/queryable_state/{what}/scan.csv").text, newline="")))
+    assert lines[0] == NAMES
+    found = {int(line[0]): dict(zip(NAMES, line)) for line in lines[1:]}
+    first = found[2**53 + 1]
+    assert (first["d"], first["t"], first["x"]) == (str(FIRST[6]), FIRST[7], "0.1")
+    assert first["at"].replace("T", " ") == "1999-12-31 23:59:59.999999"
+    assert found[-(2**63)]["t"] == ""
+
+
+def test_scan_ndjson_reads_back_exactly(typed, what):
+    lines = typed.get(f"/api/v1/queryable_state/{what}/scan.ndjson").text.splitlines()
+    found = {int(row["id"]): row for row in (json.loads(line, parse_float=Decimal) for line in lines)}
+    first = found[2**53 + 1]
+    assert Decimal(first["d"]) == FIRST[6]
+    assert base64.b64decode(first["b"]) == FIRST[8]
+    assert first["t"] == FIRST[7]
+    assert first["day"] == "2024-02-29"
+    assert datetime.datetime.fromisoformat(first["z"].replace("Z", "+00:00")) == FIRST[11]
+    assert all(found[-(2**63)][n] is None for n in NAMES[1:])
+
+
+def test_lookup_gives_large_numbers_as_strings_unless_asked(typed, what):
+    answer = typed.api(f"queryable_state/{what}?id={2**53 + 1}") if what == "typed_v" else typed.api(f"queryable_state/{what}?key={2**53 + 1}")
+    value = answer["value"] if "value" in answer else answer["values"][0]
+    assert value["d"] == str(FIRST[6])
+    assert str(value["id"]) == str(2**53 + 1) and isinstance(value["id"], str)
+    raw = typed.get(f"/api/v1/queryable_state/typed?key={2**53 + 1}&numbers=raw").text
+    assert json.loads(raw, parse_float=Decimal)["value"]["d"] == FIRST[6]
+    assert json.loads(raw)["value"]["id"] == 2**53 + 1
+
+
+def test_sql_over_http_keeps_digits(typed, what):
+    answer = typed.post("/api/v1/sql", {"sql": f"SELECT id, d, at FROM {what} WHERE id = $1", "params": [2**53 + 1]})
+    assert answer.status == 200, answer.text
+    row = json.loads(answer.body, parse_float=Decimal)["rows"][0]
+    assert int(row[0]) == 2**53 + 1
+    assert Decimal(row[1]) == FIRST[6]
+
+
+def test_sql_over_http_gives_arrow_when_asked(typed, what):
+    answer = typed.post("/api/v1/sql", {"sql": f"SELECT * FROM {what} ORDER BY id"}, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    assert arrow_rows(pa.ipc.open_stream(answer.body).read_all()) == ROWS
+
+
+@pytest.mark.parametrize("kind", ["NUMERIC(18,2)", "SMALLINT", "REAL", "DATE", "TIMESTAMPTZ", "BOOLEAN", "BYTEA"])
+def test_a_group_key_of_any_type_can_be_looked_up(server, name, kind):
+    texts = {"NUMERIC(18,2)": "12.50", "SMALLINT": "-7", "REAL": "0.5", "DATE": "2024-02-29", "TIMESTAMPTZ": "2024-02-29T12:00:00.000001Z",
+             "BOOLEAN": "true", "BYTEA": "\\x00ff"}
+    with server.connect() as db:
+        db.execute(f"CREATE TABLE {name} (k {kind}, n INT)")
+        db.execute(f"INSERT INTO {name} VALUES (CAST('{texts[kind]}' AS {kind}), 1), (CAST('{texts[kind]}' AS {kind}), 2)")
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT k, sum(n) AS s FROM {name} GROUP BY k")
+    key = texts[kind].replace("\\", "%5C").replace(":", "%3A")
+    assert server.api(f"queryable_state/{name}_v?key={key}")["value"]["s"] == 3
+
+
+def test_numeric_out_of_range_is_refused(db, name):
+    db.execute(f"CREATE TABLE {name} (d NUMERIC(5,2), s SMALLINT)")
+    for bad in ["(1000, 1)", "(1, 40000)"]:
+        with pytest.raises(Exception) as raised:
+            db.execute(f"INSERT INTO {name} VALUES {bad}")
+        assert raised.value.sqlstate == "22003"
+    db.execute(f"INSERT INTO {name} VALUES (1.005, 1)")
+    assert db.execute(f"SELECT d FROM {name}").fetchall() == [(Decimal("1.01"),)]

@@ -1,0 +1,136 @@
+"""Two bags of typed rows: what DuckDB says, decoded, against what came back.
+
+Values are compared exactly: numbers by value, decimals with their scale, doubles bit for bit (NaN equals NaN, `-0.0`
+equals `0.0`), instants to the microsecond. Two kinds of columns need a rule of their own, because DuckDB's own
+result depends on the order of rows:
+
+- a **float sum** must be the exact sum of the values, rounded once to the nearest double;
+- an **average** must agree to 1 in 10^12 (or to 10^-6, whichever is more) and, where it is a decimal, to one unit of
+  the last digit that it shows.
+"""
+import datetime
+import math
+import struct
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
+
+RELATIVE = Fraction(1, 10**12)
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+class Approximate:
+    """A number known better than the other side shows it."""
+
+    def __init__(self, exact, floor=Fraction(0)):
+        self.exact, self.floor = exact, floor
+
+    def agrees(self, got):
+        if got is None or isinstance(got, str):
+            return False
+        if not math.isfinite(got):
+            return False
+        off = abs(Fraction(got) - self.exact)
+        if isinstance(got, Decimal) and off > Fraction(10) ** got.as_tuple().exponent:
+            return False
+        return off <= max(abs(self.exact) * RELATIVE, self.floor)
+
+    def __repr__(self):
+        return f"about {float(self.exact)!r}"
+
+    def __lt__(self, other):
+        return float(self.exact) < float(getattr(other, "exact", other))
+
+
+def exact_float_sum(values):
+    """The sum of doubles, rounded once; the rules of IEEE 754 for NaN and infinities."""
+    special = [v for v in values if not math.isfinite(v)]
+    if special:
+        return sum(special)
+    total = sum((Fraction(v) for v in values), Fraction(0))
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def _float_sum(value, kind):
+    return None if value is None else canonical(exact_float_sum(value), kind)
+
+
+def _float_average(value, _kind):
+    if value is None:
+        return None
+    total = exact_float_sum(value)
+    if not math.isfinite(total):
+        return canonical(total, None)
+    return Approximate(sum((Fraction(v) for v in value), Fraction(0)) / len(value))
+
+
+def _average(value, _kind):
+    return None if value is None else Approximate(Fraction(Decimal(value["sum"])) / value["count"], Fraction(1, 10**6))
+
+
+DECODERS = {"float_sum": _float_sum, "float_average": _float_average, "average": _average}
+
+
+def canonical(value, kind):
+    """A hashable form in which equal values are equal: what both sides are turned into."""
+    if value is None:
+        return None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        if kind is not None and kind.bits == 32 and math.isfinite(value):
+            value = struct.unpack("f", struct.pack("f", value))[0]
+        return value + 0.0 if value else 0.0
+    if isinstance(value, datetime.datetime):
+        return (value.replace(tzinfo=None) - (value.utcoffset() or datetime.timedelta()) - _EPOCH) // datetime.timedelta(microseconds=1)
+    if kind is not None and kind.family == "numeric" and not isinstance(value, Approximate):
+        value = Decimal(value)
+        return value if kind.scale is None else (value, -value.as_tuple().exponent)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return value
+
+
+def expected_row(row, columns):
+    """A row of DuckDB's, decoded."""
+    return tuple(DECODERS[c.opaque](v, c.type) if c.opaque else canonical(v, c.type) for v, c in zip(row, columns))
+
+
+def got_row(row, columns):
+    """A row that came back from what is judged."""
+    return tuple(canonical(v, c.type) for v, c in zip(row, columns))
+
+
+def differences(want, got, columns):
+    """Compares two bags of canonical rows.
+
+    # Returns
+    `(missing, extra)`: rows that are wanted and not there, and rows that are there and not wanted. Both empty: equal.
+    """
+    loose = [i for i, c in enumerate(columns) if c.opaque]
+    strict = [i for i, c in enumerate(columns) if not c.opaque]
+    groups = defaultdict(lambda: ([], []))
+    for side, rows in enumerate((want, got)):
+        for row in rows:
+            groups[tuple(row[i] for i in strict)][side].append(row)
+    missing, extra = [], []
+    for wanted, found in groups.values():
+        for row in wanted:
+            match = next((i for i, other in enumerate(found) if all(_same(row[i], other[i]) for i in loose)), None)
+            if match is None:
+                missing.append(row)
+            else:
+                found.pop(match)
+        extra += found
+    return missing, extra
+
+
+def _same(want, got):
+    return want.agrees(got) if isinstance(want, Approximate) else want == got
+
+
+def shown(row):
+    return tuple(str(v[0]) if isinstance(v, tuple) else v for v in row)

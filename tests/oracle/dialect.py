@@ -1,0 +1,124 @@
+"""Every difference between PostgreSQL's SQL, which Cenote speaks, and DuckDB's, in one place.
+
+A piece of SQL is a pair of texts, one per dialect. `sql("a + {x}", x=piece)` fills both. What differs and how it
+is brought together:
+
+| Subject | PostgreSQL | DuckDB | Here |
+|---|---|---|---|
+| `int / int` | truncates | is a double | `//` in DuckDB |
+| arithmetic of small integer types | type of the wider operand | literals adapt | operands are cast in DuckDB |
+| `sum(bigint)` | numeric | hugeint | expected as numeric of scale 0 |
+| `sum(int)` | bigint | hugeint | expected as bigint |
+| `avg(int or numeric)` | numeric | double | DuckDB gives sum and count; compared to the digits that came back |
+| `sum`, `avg` of doubles | depends on order | depends on order | Cenote's rule: the exact sum, rounded once; DuckDB gives the list |
+| order of NULLs | last, first when DESC | last | always written out in DuckDB |
+| order of text | collation | bytes | bytes: PostgreSQL must run with the C collation |
+| order of NaN | above all numbers | the same | |
+| `-0.0` | equal to `0.0` | the same | equal when compared |
+| `extract` | numeric | bigint | cast to INT in both |
+| `date - date` | integer | bigint | cast in DuckDB |
+| bytea literals | `'\\x00ff'` | `'\\x00\\xff'` | written per dialect |
+| numeric products | unbounded | 38 digits | cast to 38 digits in DuckDB; operands are kept small |
+| primary keys | checked at the statement's end | checked eagerly | not declared in DuckDB; cases never violate them |
+"""
+import datetime
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True)
+class Sql:
+    """One piece of SQL in both dialects."""
+
+    pg: str
+    duck: str
+
+
+def sql(template, duck_template=None, **parts):
+    """Fills a template in both dialects. A part with `.pg` and `.duck` is filled in by dialect, others as they are."""
+    def fill(text, side):
+        return text.format(**{k: getattr(v, side) if hasattr(v, side) else v for k, v in parts.items()})
+    return Sql(fill(template, "pg"), fill(duck_template or template, "duck"))
+
+
+def join(pieces, separator=", "):
+    """Strings pieces together."""
+    pieces = list(pieces)
+    return Sql(separator.join(p.pg for p in pieces), separator.join(p.duck for p in pieces))
+
+
+def duck_cast(piece, kind):
+    """The piece, with a cast on DuckDB's side only."""
+    return sql("{x}", "CAST({x} AS {t})", x=piece, t=kind.duck)
+
+
+def order_item(column, descending, nulls_first):
+    """An ORDER BY item. `nulls_first` None leaves it to PostgreSQL's default, which DuckDB is told."""
+    direction = "DESC" if descending else "ASC"
+    default_first = descending
+    first = default_first if nulls_first is None else nulls_first
+    said = f" NULLS {'FIRST' if first else 'LAST'}"
+    return Sql(f"{column} {direction}{'' if nulls_first is None else said}", f"{column} {direction}{said}")
+
+
+def quoted(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literal(value, kind):
+    """A value as SQL text that keeps its type where an expression needs it."""
+    if value is None:
+        return sql("CAST(NULL AS {pg})", "CAST(NULL AS {duck})", pg=kind.name, duck=kind.duck)
+    if kind.family == "bool":
+        return sql(str(value).upper())
+    if kind.family == "int":
+        return sql(str(value) if kind.name == "INTEGER" else f"CAST({value} AS {kind.name})")
+    if kind.family == "numeric":
+        return sql(f"CAST({format(value, 'f')} AS {kind.name})", f"CAST('{format(value, 'f')}' AS {kind.duck})")
+    if kind.family == "float":
+        said = float_text(value)
+        return sql(f"CAST('{said}' AS {kind.name})", f"CAST('{said}' AS {kind.duck})")
+    if kind.family == "bytes":
+        escaped = "".join(f"\\x{b:02x}" for b in value)
+        return Sql(f"'\\x{value.hex()}'::bytea", f"'{escaped}'::BLOB")
+    if kind.family == "text":
+        return Sql(quoted(value), quoted(value))
+    return Sql(*[f"{kind.word} '{time_text(value)}'"] * 2)
+
+
+def bare_literal(value, kind):
+    """A value as people write it in VALUES, leaving its type to the column."""
+    if value is None:
+        return Sql("NULL", "NULL")
+    if kind.family == "int":
+        return Sql(str(value), str(value))
+    if kind.family == "numeric":
+        return Sql(format(value, "f"), f"'{format(value, 'f')}'")
+    if kind.family == "float" and math.isfinite(value):
+        return Sql(float_text(value), f"'{float_text(value)}'")
+    return literal(value, kind)
+
+
+def float_text(value):
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def time_text(value):
+    if isinstance(value, datetime.datetime):
+        zone = "+00" if value.tzinfo else ""
+        return value.strftime(f"{value.year:04d}-%m-%d %H:%M:%S.%f") + zone
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def fetched(expression, kind):
+    """How DuckDB's side selects an output column, so that Python gets it without loss."""
+    return f"epoch_us({expression})" if kind.family == "timestamptz" else expression
+
+
+def decimal_of(value):
+    return value if isinstance(value, Decimal) else Decimal(value)

@@ -1,0 +1,139 @@
+"""Makes a failing case small: fewer views, simpler queries, fewer commits, statements, rows and columns."""
+import time
+from dataclasses import replace
+
+from .cases import Insert, View
+from .expressions import Expr
+
+
+def shrink(case, fails, seconds):
+    """Keeps removing parts while `fails(case)` holds.
+
+    # Arguments
+    - `fails`: whether a case still fails; any failure counts.
+    - `seconds`: when to stop trying.
+
+    # Returns
+    The smallest failing case that was found.
+    """
+    deadline = time.monotonic() + seconds
+    progress = True
+    while progress and time.monotonic() < deadline:
+        progress = False
+        for smaller in _smaller(case):
+            if time.monotonic() > deadline:
+                break
+            if fails(smaller):
+                case, progress = smaller, True
+                break
+    return case
+
+
+def _smaller(case):
+    """Cases with one part less, the largest parts first."""
+    yield from _fewer_views(case)
+    yield from _fewer_commits(case)
+    yield from _simpler_views(case)
+    yield from _fewer_statements(case)
+    yield from _fewer_rows(case)
+    yield from _fewer_columns(case)
+    yield from _fewer_tables(case)
+
+
+def _fewer_views(case):
+    for gone in case.views:
+        kept, dropped = [], {gone.name}
+        for view in case.views:
+            if view.name in dropped or view.uses & dropped:
+                dropped.add(view.name)
+            else:
+                kept.append(view)
+        if kept:
+            yield replace(case, views=tuple(kept))
+
+
+def _fewer_commits(case):
+    total = len(case.commits)
+    for size in (total // 2, total // 4, 1):
+        for start in range(0, total, size) if size else ():
+            kept = case.commits[:start] + case.commits[start + size:]
+            views = tuple(replace(v, created_after=min(v.created_after, len(kept))) for v in case.views)
+            if kept:
+                yield replace(case, commits=kept, views=views)
+
+
+def _simpler_views(case):
+    """A view becomes one of the subqueries in it; or is made before any data."""
+    for i, view in enumerate(case.views):
+        if any(view.name in other.uses for other in case.views):
+            continue
+        for part in view.relation.parts:
+            yield _with_view(case, i, View(view.name, part, view.created_after))
+        if view.created_after:
+            yield replace(case, views=tuple(replace(v, created_after=0) for v in case.views))
+
+
+def _with_view(case, i, view):
+    return replace(case, views=case.views[:i] + (view,) + case.views[i + 1:])
+
+
+def _fewer_statements(case):
+    for i, commit in enumerate(case.commits):
+        for j in range(len(commit)) if len(commit) > 1 else ():
+            yield _with_commit(case, i, commit[:j] + commit[j + 1:])
+
+
+def _with_commit(case, i, commit):
+    return replace(case, commits=case.commits[:i] + (commit,) + case.commits[i + 1:])
+
+
+def _fewer_rows(case):
+    for i, commit in enumerate(case.commits):
+        for j, statement in enumerate(commit):
+            rows = statement.rows if isinstance(statement, Insert) else ()
+            for size in {max(1, len(rows) // 2), 1} if len(rows) > 1 else ():
+                for start in range(0, len(rows), size):
+                    kept = rows[:start] + rows[start + size:]
+                    if kept:
+                        yield _with_commit(case, i, commit[:j] + (replace(statement, rows=kept),) + commit[j + 1:])
+
+
+def _fewer_columns(case):
+    """Drops a column that no view and no statement names (views that say `*` or the name keep it)."""
+    text = " ".join(v.relation.pg for v in case.views)
+    for table in case.tables:
+        for column in table.columns[1:]:
+            named = any(column.name in getattr(s, "reads", ()) and s.table == table.name for c in case.commits for s in c)
+            if f".{column.name}" in text or named:
+                continue
+            yield _without_column(case, table, column)
+
+
+def _without_column(case, table, column):
+    kept = tuple(c for c in table.columns if c is not column)
+    place = table.columns.index(column)
+
+    def narrowed(statement):
+        if not isinstance(statement, Insert) or statement.table != table.name:
+            return statement
+        return replace(statement, columns=kept, rows=tuple(r[:place] + r[place + 1:] for r in statement.rows))
+
+    commits = tuple(tuple(narrowed(s) for s in commit) for commit in case.commits)
+    tables = tuple(replace(t, columns=kept) if t is table else t for t in case.tables)
+    views = tuple(replace(v, relation=_narrowed_relation(v.relation, table.name, column)) for v in case.views)
+    return replace(case, tables=tables, commits=commits, views=views)
+
+
+def _narrowed_relation(relation, table, column):
+    """A view that is `SELECT * FROM table` loses the column too."""
+    if relation.name != table:
+        return relation
+    return replace(relation, columns=tuple(c for c in relation.columns if not (isinstance(c, Expr) and c.pg == column.name)))
+
+
+def _fewer_tables(case):
+    used = frozenset().union(*[v.uses for v in case.views])
+    for table in case.tables:
+        if table.name not in used:
+            commits = tuple(tuple(s for s in c if s.table != table.name) for c in case.commits)
+            yield replace(case, tables=tuple(t for t in case.tables if t is not table), commits=tuple(c for c in commits if c))
