@@ -289,7 +289,7 @@ fn work(
 }
 
 /// Runs work of one view; a panic becomes an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));

@@ -6,7 +6,8 @@ use crate::rows::{Bag, Random, Row, add, bag, batch, rows};
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{
-    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, TableWrite, ViewStatus,
+    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, StateRead, TableWrite,
+    ViewStatus,
 };
 use cenote_statestore::{Digest, Epoch, Pin, Result, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
@@ -35,7 +36,14 @@ pub struct View {
 }
 
 pub fn config(workers: usize, log_dir: Option<PathBuf>) -> EngineConfig {
-    EngineConfig { workers, log_dir, retention: RetentionRule { epochs: 1 << 40, time: Duration::ZERO } }
+    EngineConfig {
+        workers,
+        log_dir,
+        retention: RetentionRule {
+            epochs: 1 << 40,
+            time: Duration::ZERO,
+        },
+    }
 }
 
 /// Columns as they are stored: a table without a key numbers its rows.
@@ -46,21 +54,40 @@ pub fn stored(name: &str, columns: &SchemaRef, key: &[usize]) -> TableSchema {
         key.push(fields.len());
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
     }
-    TableSchema { name: name.into(), columns: Arc::new(Schema::new(fields)), key, unique: true }
+    TableSchema {
+        name: name.into(),
+        columns: Arc::new(Schema::new(fields)),
+        key,
+        unique: true,
+    }
 }
 
 impl Database {
     pub fn start(workers: usize) -> Database {
-        let recovered = Recovered::open(config(workers, None), Arc::default(), |_, _, _| Ok(())).unwrap();
+        let recovered = Recovered::open(config(workers, None), Arc::default(), &[], |_, _, _| Ok(())).unwrap();
         Database::over(recovered.start().unwrap(), BTreeMap::new())
     }
 
     /// Around an engine whose tables exist.
     pub fn over(engine: Engine, tables: BTreeMap<CollectionId, Arc<VersionedTable>>) -> Database {
         let next_id = tables.keys().last().map_or(1, |id| id.0 + 1);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (past, views) = (BTreeMap::from([(engine.visible().0, Collections::new())]), BTreeMap::new());
-        Database { engine: Arc::new(engine), runtime, tables, views, past, next_id }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (past, views) = (
+            BTreeMap::from([(engine.visible().0, Collections::new())]),
+            BTreeMap::new(),
+        );
+        Database {
+            engine: Arc::new(engine),
+            runtime,
+            tables,
+            views,
+            past,
+            next_id,
+        }
     }
 
     fn new_id(&mut self) -> CollectionId {
@@ -69,7 +96,13 @@ impl Database {
     }
 
     pub fn new_table(&self, schema: TableSchema, shards: usize) -> Arc<VersionedTable> {
-        Arc::new(VersionedTable::new(schema, shards, true, self.engine.retention().clone(), 64 << 20))
+        Arc::new(VersionedTable::new(
+            schema,
+            shards,
+            true,
+            self.engine.retention().clone(),
+            64 << 20,
+        ))
     }
 
     pub fn commit(&mut self, commit: Commit) -> Result<Epoch> {
@@ -88,7 +121,11 @@ impl Database {
         let id = self.new_id();
         let table = self.new_table(stored(name, columns, key), 1);
         self.tables.insert(id, table.clone());
-        self.commit(Commit { create_tables: vec![(id, table)], ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            create_tables: vec![(id, table)],
+            ..Commit::default()
+        })
+        .unwrap();
         self.now().insert(id, Bag::new());
         id
     }
@@ -96,20 +133,42 @@ impl Database {
     pub fn prepare_view(&mut self, plan: ViewPlan) -> (CollectionId, NewView) {
         let (id, status) = (self.new_id(), Arc::<ViewStatus>::default());
         let table = self.new_table(plan.table.clone(), self.engine.workers());
-        let view = View { plan: plan.clone(), status: status.clone(), table: table.clone(), since: Epoch::ZERO };
+        let view = View {
+            plan: plan.clone(),
+            status: status.clone(),
+            table: table.clone(),
+            since: Epoch::ZERO,
+        };
         self.views.insert(id, view);
-        (id, NewView { id, plan, status, table })
+        (
+            id,
+            NewView {
+                id,
+                plan,
+                status,
+                table,
+            },
+        )
     }
 
     pub fn create_view(&mut self, plan: ViewPlan) -> CollectionId {
         let (id, view) = self.prepare_view(plan);
-        let since = self.commit(Commit { create_view: Some(view), ..Commit::default() }).unwrap();
+        let since = self
+            .commit(Commit {
+                create_view: Some(view),
+                ..Commit::default()
+            })
+            .unwrap();
         self.views.get_mut(&id).unwrap().since = since;
         id
     }
 
     pub fn drop_view(&mut self, id: CollectionId) -> View {
-        self.commit(Commit { drops: vec![id], ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            drops: vec![id],
+            ..Commit::default()
+        })
+        .unwrap();
         self.views.remove(&id).unwrap()
     }
 
@@ -129,7 +188,12 @@ impl Database {
     /// Inserts rows in one commit.
     pub fn insert(&mut self, table: CollectionId, given: &[Row]) -> Epoch {
         let write = self.inserts(table, given);
-        let epoch = self.commit(Commit { writes: vec![write], ..Commit::default() }).unwrap();
+        let epoch = self
+            .commit(Commit {
+                writes: vec![write],
+                ..Commit::default()
+            })
+            .unwrap();
         let held = self.now().entry(table).or_default();
         given.iter().for_each(|row| add(held, row, 1));
         epoch
@@ -157,9 +221,15 @@ impl Database {
         let truncate = random.one_in(25);
         let gone: Vec<u32> = (0..stored.num_rows() as u32).filter(|_| random.one_in(6)).collect();
         let deletes = arrow::compute::take_record_batch(&stored, &UInt32Array::from(gone)).unwrap();
-        let mut held = if truncate { Bag::new() } else { self.now()[&table].clone() };
+        let mut held = if truncate {
+            Bag::new()
+        } else {
+            self.now()[&table].clone()
+        };
         if !truncate {
-            rows(&deletes).iter().for_each(|row| add(&mut held, &row[..visible].to_vec(), -1));
+            rows(&deletes)
+                .iter()
+                .for_each(|row| add(&mut held, &row[..visible].to_vec(), -1));
         }
         let mut inserts = Vec::new();
         for _ in 0..random.below(8) {
@@ -175,7 +245,12 @@ impl Database {
             write.deletes.push(deletes);
         }
         let read_at = self.last();
-        self.commit(Commit { writes: vec![write], read_at, ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            writes: vec![write],
+            read_at,
+            ..Commit::default()
+        })
+        .unwrap();
         self.now().insert(table, held);
     }
 
@@ -201,8 +276,15 @@ impl Database {
 
     fn blind_commit(&self, blind: &Blind) -> Commit {
         let write = self.inserts(blind.table, &blind.rows);
-        let write = TableWrite { on_conflict: OnConflict::Replace, truncate: blind.truncate, ..write };
-        Commit { writes: vec![write], ..Commit::default() }
+        let write = TableWrite {
+            on_conflict: OnConflict::Replace,
+            truncate: blind.truncate,
+            ..write
+        };
+        Commit {
+            writes: vec![write],
+            ..Commit::default()
+        }
     }
 
     pub fn wait(&self) {
@@ -215,7 +297,10 @@ impl Database {
     }
 
     pub fn contents(&self, view: CollectionId, epoch: Epoch) -> Bag {
-        bag(&scan(&self.views[&view].table, self.engine.retention().pin(epoch).unwrap()))
+        bag(&scan(
+            &self.views[&view].table,
+            self.engine.retention().pin(epoch).unwrap(),
+        ))
     }
 
     /// Everything that there is at an epoch by the models: tables, and views over them that had been created.
@@ -238,7 +323,11 @@ impl Database {
             for (id, view) in self.views.iter().filter(|(_, view)| view.since.0 <= *epoch) {
                 let got = self.contents(*id, Epoch(*epoch));
                 let name = &view.plan.table.name;
-                assert!(got == wanted[id], "`{name}` at epoch {epoch} holds\n{got:?}\nbut should hold\n{:?}", wanted[id]);
+                assert!(
+                    got == wanted[id],
+                    "`{name}` at epoch {epoch} holds\n{got:?}\nbut should hold\n{:?}",
+                    wanted[id]
+                );
             }
         }
     }
@@ -246,17 +335,33 @@ impl Database {
     /// Digest of a view as of the last commit.
     pub fn digest(&self, view: CollectionId) -> String {
         let mut digest = Digest::default();
-        for rows in scan(&self.views[&view].table, self.engine.retention().pin(self.last()).unwrap()) {
+        for rows in scan(
+            &self.views[&view].table,
+            self.engine.retention().pin(self.last()).unwrap(),
+        ) {
             digest.update(&rows, None).unwrap();
         }
         digest.finish_hex()
     }
 
     /// A state table of a view's node: the epoch it was read at, and its rows.
-    pub fn state(&self, view: CollectionId, node: usize, table: usize) -> Result<(Epoch, Bag)> {
-        let (epoch, batches) = self.runtime.block_on(self.engine.read_state(view, node, table, None))?;
-        Ok((epoch, bag(&batches)))
+    pub fn state(&self, view: CollectionId, node: usize, table: usize) -> Result<(Epoch, Vec<RecordBatch>)> {
+        self.runtime.block_on(read_state(
+            &self.engine,
+            StateRead {
+                view,
+                node,
+                table,
+                keys: None,
+            },
+        ))
     }
+}
+
+/// Reads one state table.
+pub async fn read_state(engine: &Engine, read: StateRead) -> Result<(Epoch, Vec<RecordBatch>)> {
+    let (epoch, mut rows) = engine.read_state(vec![read]).await?;
+    Ok((epoch, rows.remove(0)))
 }
 
 /// A write that reads nothing: rows put in by their key, after everything is deleted if so asked.

@@ -32,8 +32,7 @@ fn run(workers: usize, one_by_one: bool) -> BTreeMap<String, String> {
         digests.insert(view.plan.table.name.clone(), database.digest(*id));
         for (node, plan) in view.plan.nodes.iter().enumerate() {
             for (table, schema) in plan.state_tables().iter().enumerate() {
-                let read = database.engine.read_state(*id, node, table, None);
-                let (_, batches) = database.runtime.block_on(read).unwrap();
+                let (_, batches) = database.state(*id, node, table).unwrap();
                 let mut digest = Digest::default();
                 batches.iter().for_each(|rows| digest.update(rows, None).unwrap());
                 digests.insert(format!("{}.{}", view.plan.table.name, schema.name), digest.finish_hex());

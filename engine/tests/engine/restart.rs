@@ -15,22 +15,31 @@ use std::sync::Arc;
 fn open(folder: &Path, workers: usize) -> Result<(Database, Vec<(Epoch, String)>)> {
     let retention = Arc::<Retention>::default();
     let (mut tables, mut seen) = (BTreeMap::new(), Vec::new());
-    let recovered = Recovered::open(config(workers, Some(folder.to_owned())), retention.clone(), |epoch, ddl, known| {
-        let text = String::from_utf8(ddl.to_vec()).unwrap();
-        let (verb, id) = text.split_once(' ').unwrap();
-        let id = CollectionId(id.parse().unwrap());
-        if verb == "drop" {
-            known.remove(id);
-            tables.remove(&id);
-        } else {
-            let schema = if verb == "orders" { stored("orders", &orders(), &[0]) } else { stored("people", &people(), &[]) };
-            let table = Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), 1 << 20));
-            known.add(id, table.clone());
-            tables.insert(id, table);
-        }
-        seen.push((epoch, text));
-        Ok(())
-    })?;
+    let recovered = Recovered::open(
+        config(workers, Some(folder.to_owned())),
+        retention.clone(),
+        &[],
+        |epoch, ddl, known| {
+            let text = String::from_utf8(ddl.to_vec()).unwrap();
+            let (verb, id) = text.split_once(' ').unwrap();
+            let id = CollectionId(id.parse().unwrap());
+            if verb == "drop" {
+                known.remove(id);
+                tables.remove(&id);
+            } else {
+                let schema = if verb == "orders" {
+                    stored("orders", &orders(), &[0])
+                } else {
+                    stored("people", &people(), &[])
+                };
+                let table = Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), 1 << 20));
+                known.add(id, table.clone());
+                tables.insert(id, table);
+            }
+            seen.push((epoch, text));
+            Ok(())
+        },
+    )?;
     Ok((Database::over(recovered.start()?, tables), seen))
 }
 
@@ -40,11 +49,20 @@ fn create_logged_tables(database: &mut Database) -> (CollectionId, CollectionId)
         let (id, table) = (CollectionId(id), database.new_table(schema, 1));
         database.tables.insert(id, table.clone());
         let ddl = Some(format!("{name} {}", id.0).into_bytes());
-        database.commit(Commit { create_tables: vec![(id, table)], ddl, ..Commit::default() }).unwrap();
+        database
+            .commit(Commit {
+                create_tables: vec![(id, table)],
+                ddl,
+                ..Commit::default()
+            })
+            .unwrap();
         database.now().insert(id, Bag::new());
         id
     };
-    (create("orders", 101, stored("orders", &orders(), &[0])), create("people", 102, stored("people", &people(), &[])))
+    (
+        create("orders", 101, stored("orders", &orders(), &[0])),
+        create("people", 102, stored("people", &people(), &[])),
+    )
 }
 
 fn visible_contents(database: &Database, table: CollectionId) -> Bag {
@@ -122,9 +140,20 @@ fn a_dropped_table_stays_dropped() {
     let some = writes(&mut random, tables, 10);
     database.burst(some);
     let ddl = Some(b"drop 101".to_vec());
-    database.commit(Commit { drops: vec![tables.0], ddl, ..Commit::default() }).unwrap();
+    database
+        .commit(Commit {
+            drops: vec![tables.0],
+            ddl,
+            ..Commit::default()
+        })
+        .unwrap();
     let write = database.inserts(tables.0, &[crate::views::random_order(&mut random)]);
-    let error = database.commit(Commit { writes: vec![write], ..Commit::default() }).unwrap_err();
+    let error = database
+        .commit(Commit {
+            writes: vec![write],
+            ..Commit::default()
+        })
+        .unwrap_err();
     assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, "42P01"));
     drop(database);
     let (again, seen) = open(folder.path(), 1).unwrap();
@@ -141,14 +170,26 @@ fn a_refused_commit_leaves_nothing_behind() {
     let person = crate::views::random_person(&mut Random::new(1));
     database.insert(tables.0, &[row.clone()]);
     let last = database.last();
-    let writes = vec![database.inserts(tables.1, &[person]), database.inserts(tables.0, &[row])];
-    let error = database.commit(Commit { writes, ddl: Some(b"orders 300".to_vec()), ..Commit::default() }).unwrap_err();
+    let writes = vec![
+        database.inserts(tables.1, &[person]),
+        database.inserts(tables.0, &[row]),
+    ];
+    let error = database
+        .commit(Commit {
+            writes,
+            ddl: Some(b"orders 300".to_vec()),
+            ..Commit::default()
+        })
+        .unwrap_err();
     assert_eq!(error.state(), "23505");
     drop(database);
     let (again, seen) = open(folder.path(), 1).unwrap();
     assert_eq!((again.engine.visible(), seen.len()), (last, 2));
     assert_eq!(again.stored_rows(tables.1).num_rows(), 0);
-    assert_eq!(scan(&again.tables[&tables.0], again.engine.pin_visible().unwrap()).len(), 1);
+    assert_eq!(
+        scan(&again.tables[&tables.0], again.engine.pin_visible().unwrap()).len(),
+        1
+    );
 }
 
 #[test]
@@ -158,13 +199,29 @@ fn a_row_changed_since_it_was_read_refuses_the_commit() {
     let row = |cents: i128| vec![Cell::Number(1), Cell::text("ann"), Cell::Number(cents)];
     database.insert(orders, &[row(1)]);
     let (read_at, stored) = (database.last(), database.stored_rows(orders));
-    database.burst(vec![crate::database::Blind { table: orders, rows: vec![row(2)], truncate: false }]);
+    database.burst(vec![crate::database::Blind {
+        table: orders,
+        rows: vec![row(2)],
+        truncate: false,
+    }]);
     let mut write = database.inserts(orders, &[]);
     write.deletes.push(stored);
-    let error = database.commit(Commit { writes: vec![write.clone()], read_at, ..Commit::default() }).unwrap_err();
+    let error = database
+        .commit(Commit {
+            writes: vec![write.clone()],
+            read_at,
+            ..Commit::default()
+        })
+        .unwrap_err();
     assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, "40001"));
     write.deletes = vec![database.stored_rows(orders)];
     let read_at = database.last();
-    database.commit(Commit { writes: vec![write], read_at, ..Commit::default() }).unwrap();
+    database
+        .commit(Commit {
+            writes: vec![write],
+            read_at,
+            ..Commit::default()
+        })
+        .unwrap();
     assert_eq!(database.stored_rows(orders).num_rows(), 0);
 }

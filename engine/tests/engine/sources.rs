@@ -8,11 +8,21 @@ use cenote_engine::{Commit, OnConflict, TableWrite};
 use cenote_statestore::{Epoch, ErrorKind};
 
 fn order(id: i128) -> Row {
-    vec![Cell::Number(id), Cell::text(&format!("person {}", id % 5)), Cell::Number(id % 3)]
+    vec![
+        Cell::Number(id),
+        Cell::text(&format!("person {}", id % 5)),
+        Cell::Number(id % 3),
+    ]
 }
 
 fn commit(database: &Database, table: CollectionId, rows: &[Row], on_conflict: OnConflict) -> Commit {
-    Commit { writes: vec![TableWrite { on_conflict, ..database.inserts(table, rows) }], ..Commit::default() }
+    Commit {
+        writes: vec![TableWrite {
+            on_conflict,
+            ..database.inserts(table, rows)
+        }],
+        ..Commit::default()
+    }
 }
 
 #[test]
@@ -23,14 +33,17 @@ fn a_fed_table_has_all_rows_and_drain_waits_for_them() {
     let feed = database.engine.source_feed(CollectionId(500));
     for start in 0..100 {
         let rows: Vec<Row> = (start * 10..start * 10 + 10).map(order).collect();
-        feed.send(commit(&database, orders, &rows, OnConflict::Replace)).unwrap();
+        feed.send(commit(&database, orders, &rows, OnConflict::Replace))
+            .unwrap();
     }
     feed.drain().unwrap();
     feed.drain().unwrap();
     let after = database.commit(Commit::default()).unwrap();
     database.wait();
     database.wait_live(view).unwrap();
-    database.now().insert(orders, (0..1000).map(|id| (order(id), 1)).collect());
+    database
+        .now()
+        .insert(orders, (0..1000).map(|id| (order(id), 1)).collect());
     assert_eq!(database.contents(view, after), database.everything(after.0)[&view]);
 }
 
@@ -47,7 +60,10 @@ fn merged_batches_resolve_keys_in_the_order_they_came() {
         feed.drain().unwrap();
         database.commit(Commit::default()).unwrap();
         let stored = crate::rows::rows(&database.stored_rows(orders));
-        assert_eq!(stored, vec![vec![Cell::Number(1), Cell::text("ann"), Cell::Number(wanted)]]);
+        assert_eq!(
+            stored,
+            vec![vec![Cell::Number(1), Cell::text("ann"), Cell::Number(wanted)]]
+        );
     }
 }
 
@@ -55,14 +71,24 @@ fn merged_batches_resolve_keys_in_the_order_they_came() {
 fn a_refused_batch_stops_its_source_and_nothing_else() {
     let mut database = Database::start(1);
     let (orders, _) = create_tables(&mut database);
-    let (feed, other) = (database.engine.source_feed(CollectionId(500)), database.engine.source_feed(CollectionId(501)));
-    feed.send(commit(&database, orders, &[order(1)], OnConflict::Refuse)).unwrap();
+    let (feed, other) = (
+        database.engine.source_feed(CollectionId(500)),
+        database.engine.source_feed(CollectionId(501)),
+    );
+    feed.send(commit(&database, orders, &[order(1)], OnConflict::Refuse))
+        .unwrap();
     feed.drain().unwrap();
-    feed.send(commit(&database, orders, &[order(1)], OnConflict::Refuse)).unwrap();
+    feed.send(commit(&database, orders, &[order(1)], OnConflict::Refuse))
+        .unwrap();
     let error = feed.drain().unwrap_err();
     assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, "23505"));
-    assert!(feed.send(commit(&database, orders, &[order(2)], OnConflict::Refuse)).is_err());
-    other.send(commit(&database, orders, &[order(3)], OnConflict::Refuse)).unwrap();
+    assert!(
+        feed.send(commit(&database, orders, &[order(2)], OnConflict::Refuse))
+            .is_err()
+    );
+    other
+        .send(commit(&database, orders, &[order(3)], OnConflict::Refuse))
+        .unwrap();
     other.drain().unwrap();
     database.commit(Commit::default()).unwrap();
     assert_eq!(database.stored_rows(orders).num_rows(), 2);
@@ -77,7 +103,12 @@ fn rows_that_pass_reach_the_views_that_read_their_source_from_then_on() {
         let pass = |database: &mut Database, ids: std::ops::Range<i128>| -> Epoch {
             let rows: Vec<Row> = ids.map(order).collect();
             let passing = vec![(source, batch(&orders(), &rows))];
-            let epoch = database.commit(Commit { passing, ..Commit::default() }).unwrap();
+            let epoch = database
+                .commit(Commit {
+                    passing,
+                    ..Commit::default()
+                })
+                .unwrap();
             let held = database.now().entry(source).or_default();
             rows.iter().for_each(|row| crate::rows::add(held, row, 1));
             epoch
@@ -91,6 +122,9 @@ fn rows_that_pass_reach_the_views_that_read_their_source_from_then_on() {
         assert_eq!(database.contents(early, last), database.everything(last.0)[&early]);
         let since: crate::rows::Bag = (20..40).map(|id| (order(id), 1)).collect();
         let held = std::collections::BTreeMap::from([(source, since)]);
-        assert_eq!(database.contents(late, last), crate::models::view::results(&database.views[&late].plan, &held));
+        assert_eq!(
+            database.contents(late, last),
+            crate::models::view::results(&database.views[&late].plan, &held)
+        );
     }
 }
