@@ -172,7 +172,7 @@ impl<'scope> Site<'scope> {
         inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
         kernel: SharedKernel,
     ) -> PacketStream<'scope> {
-        let mut builder = OperatorBuilder::new(name.to_owned(), self.scope.clone());
+        let mut builder = OperatorBuilder::new(name.to_owned(), self.scope);
         let activator = self.scope.activator_for(builder.operator_info().address);
         let mut readers: Vec<Reader> = Vec::new();
         for (index, (stream, keys)) in inputs.into_iter().enumerate() {

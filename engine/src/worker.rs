@@ -16,7 +16,7 @@ use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
 use crate::status::ViewStatus;
 use arrow::array::{ArrayRef, RecordBatch};
-use cenote_statestore::{Changes, Epoch, Error, Pin, Result, VersionedTable};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -182,9 +182,7 @@ impl Worker {
             Command::Seal { epoch, touched } => self.seal(epoch, &touched),
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
                 Some(view) => view.register(peek),
-                None => {
-                    let _ = peek.reply.send(Err(Error::bug("the state of a dropped view was asked for")));
-                }
+                None => refuse(&peek),
             },
             Command::Sizes { view, reply } => {
                 let _ = reply.send(self.views.get(&view).map(View::sizes).unwrap_or_default());
@@ -224,6 +222,7 @@ impl Worker {
                     readers.remove(&id);
                 });
             }
+            view.waiting().for_each(refuse);
             drop(view);
             self.timely.drop_dataflow(dataflow);
         }
@@ -329,6 +328,13 @@ impl Worker {
         }
         self.progress.publish(visible, Epoch(finished));
     }
+}
+
+/// Answers a read of a view that is gone.
+fn refuse(peek: &Arc<Peek>) {
+    let text = format!("cannot read state of view {}: it was dropped meanwhile", peek.view);
+    // The reader may have gone away.
+    let _ = peek.reply.send(Err(Error::new(ErrorKind::Conflict, "ENGINE-0003", text).sqlstate("42P01")));
 }
 
 fn send(handle: &mut crate::dataflow::InputHandle, epoch: u64, changes: Changes) {

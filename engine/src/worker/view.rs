@@ -223,6 +223,11 @@ impl View {
         self.awake = true;
     }
 
+    /// Reads that are not answered yet.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Peek>> {
+        self.peeks.iter()
+    }
+
     /// Answers reads whose epoch is finished.
     ///
     /// # Returns

@@ -167,7 +167,6 @@ fn a_view_on_a_failed_view_fails_with_it() {
             .clone();
         assert!(failure.message().contains("`fragile`"), "{failure}");
         let late = database.create_view(reader_of(view));
-        database.insert(orders, &[order(200, 1)]);
         assert!(
             database.wait_live(late).is_err(),
             "a view created on a failed view fails"
@@ -226,4 +225,17 @@ fn a_read_of_state_that_is_not_there_is_an_error() {
     );
     database.insert(orders, &[order(2, 6)]);
     database.check_all_epochs();
+}
+
+#[test]
+fn a_read_of_the_state_of_a_dropped_view_says_so() {
+    for workers in [1, 4] {
+        let mut database = Database::start(workers);
+        let (orders, _) = create_tables(&mut database);
+        let view = database.create_view(by_person(orders));
+        database.drop_view(view);
+        let error = database.state(view, 1, 0).unwrap_err();
+        assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, "42P01"));
+        assert!(error.message().contains("dropped"), "{error}");
+    }
 }

@@ -168,7 +168,7 @@ fn a_refused_commit_leaves_nothing_behind() {
     let tables = create_logged_tables(&mut database);
     let row = crate::views::random_order(&mut Random::new(1));
     let person = crate::views::random_person(&mut Random::new(1));
-    database.insert(tables.0, &[row.clone()]);
+    database.insert(tables.0, std::slice::from_ref(&row));
     let last = database.last();
     let writes = vec![
         database.inserts(tables.1, &[person]),

@@ -524,7 +524,7 @@ fn sums_of_doubles_are_exact_and_do_not_depend_on_history() {
         let mut come = rows.clone();
         random.shuffle(&mut come);
         for row in &come {
-            drive.epoch(&[(0, changes(&input, &[row.clone()]))]).unwrap();
+            drive.epoch(&[(0, changes(&input, std::slice::from_ref(row)))]).unwrap();
         }
         let mut go: Vec<_> = rows[..3]
             .iter()
