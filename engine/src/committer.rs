@@ -282,13 +282,14 @@ impl Committer {
         let rows = changes.iter().map(|(_, changes)| changes.len()).sum();
         let touched: Arc<[CollectionId]> =
             changes.iter().filter(|(_, changes)| !changes.is_empty()).map(|(id, _)| *id).collect();
+        if let Some(view) = create_view {
+            // Before the rows of its first epoch, which would find no reader otherwise.
+            self.workers.iter().for_each(|worker| worker.send(Command::CreateView(view.clone())));
+        }
         for (collection, changes) in changes {
             self.deal(epoch, collection, changes);
         }
         for worker in &self.workers {
-            if let Some(view) = &create_view {
-                worker.send(Command::CreateView(view.clone()));
-            }
             drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
             worker.send(Command::Seal { epoch, touched: touched.clone() });
         }

@@ -97,26 +97,27 @@ pub(crate) fn build<'scope>(
             Node::Aggregate(node) => {
                 let owner = shard_of(hash_rows(&[], 1)[0], workers);
                 let kernel = AggregateKernel::new(node, owner == worker);
-                let inputs = vec![(streams[node.input].clone(), Some(node.keys.clone()))];
+                let inputs = vec![(streams[node.input].clone(), node.keys.clone())];
                 site.kernel(&mut built, id, inputs, kernel)
             }
             Node::Join(node) => {
                 let inputs = vec![
-                    (streams[node.left].clone(), Some(node.left_keys.clone())),
-                    (streams[node.right].clone(), Some(node.right_keys.clone())),
+                    (streams[node.left].clone(), node.left_keys.clone()),
+                    (streams[node.right].clone(), node.right_keys.clone()),
                 ];
                 site.kernel(&mut built, id, inputs, JoinKernel::new(node))
             }
             Node::TopN(node) => {
-                let inputs = vec![(streams[node.input].clone(), Some(node.partition.clone()))];
+                let inputs = vec![(streams[node.input].clone(), node.partition.clone())];
                 site.kernel(&mut built, id, inputs, TopNKernel::new(node)?)
             }
         };
         streams.push(stream);
     }
     let publish = Publish { table, worker, pending: Vec::new(), published };
-    let identity = plan.table.unique.then(|| plan.table.key.clone());
-    let output = site.stateful("publish", vec![(streams[plan.root].clone(), identity)], Rc::new(RefCell::new(publish)));
+    // A row's deletion must meet its insertion, whichever workers they come from.
+    let inputs = vec![(streams[plan.root].clone(), plan.table.identity())];
+    let output = site.stateful("publish", inputs, Rc::new(RefCell::new(publish)));
     let _ = output.probe_with(&built.probe);
     Ok(built)
 }
@@ -153,7 +154,7 @@ impl<'scope> Site<'scope> {
         &self,
         built: &mut BuiltView,
         node: usize,
-        inputs: Vec<(PacketStream<'scope>, Option<Vec<usize>>)>,
+        inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
         kernel: impl Kernel + 'static,
     ) -> PacketStream<'scope> {
         let kernel: SharedKernel = Rc::new(RefCell::new(kernel));
@@ -164,28 +165,22 @@ impl<'scope> Site<'scope> {
     /// An operator that works on whole epochs.
     ///
     /// # Arguments
-    /// - `inputs`: streams, each with the columns that rows are distributed by; `None`: rows stay on their worker.
+    /// - `inputs`: streams, each with the columns that rows are distributed by.
     fn stateful(
         &self,
         name: &str,
-        inputs: Vec<(PacketStream<'scope>, Option<Vec<usize>>)>,
+        inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
         kernel: SharedKernel,
     ) -> PacketStream<'scope> {
-        let mut builder = OperatorBuilder::new(name.to_owned(), self.scope.clone());
+        let mut builder = OperatorBuilder::new(name.to_owned(), self.scope);
         let activator = self.scope.activator_for(builder.operator_info().address);
         let mut readers: Vec<Reader> = Vec::new();
         for (index, (stream, keys)) in inputs.into_iter().enumerate() {
-            readers.push(match keys {
-                Some(keys) => {
-                    let pact = DistributorPact(move |_peers: usize| HashDistributor::new(keys));
-                    let mut input = builder.new_input(stream, pact);
-                    Box::new(move |sink| input.for_each(|capability, packet| sink(capability, std::mem::take(packet))))
-                }
-                None => {
-                    let mut input = builder.new_input(stream, Pipeline);
-                    Box::new(move |sink| input.for_each(|capability, packet| sink(capability, std::mem::take(packet))))
-                }
-            });
+            let pact = DistributorPact(move |_peers: usize| HashDistributor::new(keys));
+            let mut input = builder.new_input(stream, pact);
+            readers.push(Box::new(move |sink| {
+                input.for_each(|capability, packet| sink(capability, std::mem::take(packet)));
+            }));
             builder.set_notify_for(index, FrontierInterest::IfCapability);
         }
         let (output, stream) = builder.new_output();
@@ -294,7 +289,7 @@ fn work(
 }
 
 /// Runs work of one view; a panic becomes an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));

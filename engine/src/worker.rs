@@ -16,9 +16,9 @@ use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
 use crate::status::ViewStatus;
 use arrow::array::{ArrayRef, RecordBatch};
-use cenote_statestore::{Changes, Epoch, Error, Pin, Result, VersionedTable};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -130,6 +130,8 @@ struct Worker {
     index: usize,
     /// Ascending by id: a view comes after the views it reads.
     views: BTreeMap<CollectionId, View>,
+    /// The views that read a collection.
+    readers: BTreeMap<CollectionId, BTreeSet<CollectionId>>,
     sealed: Epoch,
     shutdown: bool,
 }
@@ -139,7 +141,8 @@ impl Worker {
         let allocator = Allocator::Process(builder.build());
         let timely = TimelyWorker::new(WorkerConfig::default(), allocator, Some(Instant::now()));
         let sealed = progress.visible();
-        Worker { timely, commands, progress, index, views: BTreeMap::new(), sealed, shutdown: false }
+        let (views, readers) = (BTreeMap::new(), BTreeMap::new());
+        Worker { timely, commands, progress, index, views, readers, sealed, shutdown: false }
     }
 
     fn run(mut self) {
@@ -175,15 +178,11 @@ impl Worker {
         match command {
             Command::CreateView(request) => self.create(&request),
             Command::DropView(id) => self.drop_view(id),
-            Command::Data { epoch, collection, changes } => {
-                self.views.values_mut().for_each(|view| view.offer(collection, epoch, &changes));
-            }
+            Command::Data { epoch, collection, changes } => self.offer(collection, epoch, &changes),
             Command::Seal { epoch, touched } => self.seal(epoch, &touched),
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
                 Some(view) => view.register(peek),
-                None => {
-                    let _ = peek.reply.send(Err(Error::bug("the state of a dropped view was asked for")));
-                }
+                None => refuse(&peek),
             },
             Command::Sizes { view, reply } => {
                 let _ = reply.send(self.views.get(&view).map(View::sizes).unwrap_or_default());
@@ -201,7 +200,11 @@ impl Worker {
         match built {
             Ok(built) => {
                 let view = View::new(request, built, dataflow, self.index);
+                for collection in view.collections() {
+                    self.readers.entry(collection).or_default().insert(request.id);
+                }
                 self.views.insert(request.id, view);
+                self.fail_with_inputs(request.id);
             }
             Err(error) => {
                 request.status.fail(error);
@@ -214,6 +217,12 @@ impl Worker {
     fn drop_view(&mut self, id: CollectionId) {
         if let Some(view) = self.views.remove(&id) {
             let dataflow = view.dataflow();
+            for collection in view.collections() {
+                self.readers.entry(collection).and_modify(|readers| {
+                    readers.remove(&id);
+                });
+            }
+            view.waiting().for_each(refuse);
             drop(view);
             self.timely.drop_dataflow(dataflow);
         }
@@ -222,11 +231,29 @@ impl Worker {
     /// Notes which views an epoch touches, directly or through other views.
     fn seal(&mut self, epoch: Epoch, touched: &[CollectionId]) {
         self.sealed = epoch;
-        let mut reached: Vec<CollectionId> = touched.to_vec();
-        for (id, view) in &mut self.views {
-            if reached.iter().any(|collection| view.reads(*collection)) {
-                view.touch(epoch);
-                reached.push(*id);
+        let (mut open, mut reached) = (touched.to_vec(), BTreeSet::new());
+        while let Some(collection) = open.pop() {
+            let readers = self.readers.get(&collection).into_iter().flatten();
+            open.extend(readers.filter(|reader| reached.insert(**reader)));
+        }
+        for id in reached {
+            self.views.get_mut(&id).expect("a reader is a view").touch(epoch);
+        }
+    }
+
+    /// Queues changes of a collection for the views that read it.
+    fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
+        for id in self.readers.get(&collection).into_iter().flatten() {
+            self.views.get_mut(id).expect("a reader is a view").offer(collection, epoch, changes);
+        }
+    }
+
+    /// Fails a view if a view that it reads has failed: what it would hold from then on is no batch answer.
+    fn fail_with_inputs(&self, id: CollectionId) {
+        let view = &self.views[&id];
+        for input in view.inputs().filter_map(|input| self.views.get(&input)) {
+            if let Some(error) = input.status().failure() {
+                view.fail_with(input, error);
             }
         }
     }
@@ -263,13 +290,15 @@ impl Worker {
             self.views.iter().filter(|(_, view)| view.has_outstanding()).map(|(id, _)| *id).collect();
         let mut woken = false;
         for id in ids {
-            let view = self.views.get_mut(&id).expect("listed above");
-            if let Some(published) = view.finish_epochs() {
-                for reader in self.views.values_mut().filter(|reader| reader.reads(id)) {
-                    woken = true;
-                    reader.wake();
-                    published.iter().for_each(|(epoch, changes)| reader.offer(id, Epoch(*epoch), changes));
-                }
+            let Some(published) = self.views.get_mut(&id).expect("listed above").finish_epochs() else {
+                continue;
+            };
+            published.iter().for_each(|(epoch, changes)| self.offer(id, Epoch(*epoch), changes));
+            for reader in self.readers.get(&id).into_iter().flatten() {
+                woken = true;
+                // Before the reader gets to an epoch that its input did not finish well.
+                self.fail_with_inputs(*reader);
+                self.views.get_mut(reader).expect("a reader is a view").wake();
             }
         }
         for view in self.views.values_mut() {
@@ -281,22 +310,31 @@ impl Worker {
         woken
     }
 
+    /// A view that is not live yet holds the visible epoch from its first contents on, or under steady commits it
+    /// would never be as far as the others.
     fn publish_progress(&mut self) {
         let (mut visible, mut finished) = (self.sealed.0, self.sealed.0);
         for view in self.views.values().filter(|view| !view.status().is_failed()) {
-            let done = view.first_outstanding().map_or(u64::MAX, |epoch| epoch - 1);
-            finished = finished.min(done);
-            if view.status().is_live() {
-                visible = visible.min(done);
+            finished = finished.min(view.done());
+            if view.has_caught_up() {
+                visible = visible.min(view.done());
             }
         }
+        let visible = Epoch(visible).max(self.progress.visible());
         for view in self.views.values().filter(|view| !view.status().is_live() && view.has_caught_up()) {
-            if view.first_outstanding().is_none_or(|epoch| epoch > visible) {
+            if view.done() >= visible.0 {
                 view.status().set_live();
             }
         }
-        self.progress.publish(Epoch(visible), Epoch(finished));
+        self.progress.publish(visible, Epoch(finished));
     }
+}
+
+/// Answers a read of a view that is gone.
+fn refuse(peek: &Arc<Peek>) {
+    let text = format!("cannot read state of view {}: it was dropped meanwhile", peek.view);
+    // The reader may have gone away.
+    let _ = peek.reply.send(Err(Error::new(ErrorKind::Conflict, "ENGINE-0003", text).sqlstate("42P01")));
 }
 
 fn send(handle: &mut crate::dataflow::InputHandle, epoch: u64, changes: Changes) {

@@ -53,6 +53,9 @@ struct HeaderWrite {
     inserts: bool,
 }
 
+/// Takes a logged catalog change: its epoch and text; adds and removes tables.
+type OnDdl<'a> = dyn FnMut(Epoch, &[u8], &mut Tables) -> Result<()> + 'a;
+
 impl Tables {
     pub(crate) fn get(&self, id: CollectionId) -> Option<Arc<VersionedTable>> {
         self.0.get(&id).map(|table| table.table.clone())
@@ -136,7 +139,7 @@ impl Tables {
     pub(crate) fn replay(
         &mut self,
         record: &Record,
-        on_ddl: &mut dyn FnMut(Epoch, &[u8], &mut Tables) -> Result<()>,
+        on_ddl: &mut OnDdl<'_>,
     ) -> Result<()> {
         let header: Header = serde_json::from_slice(&record.header)
             .map_err(|error| Error::bug(format!("a log record of epoch {} has no header: {error}", record.epoch)))?;

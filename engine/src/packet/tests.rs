@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 use timely::WorkerConfig;
 use timely::bytes::arc::BytesMut;
-use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 use timely::communication::allocator::ProcessBuilder;
+use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 use timely::communication::{Allocator, Hooks};
 use timely::container::NoopBuilder;
 use timely::dataflow::channels::pact::DistributorPact;
@@ -32,24 +32,47 @@ fn columns() -> Vec<ArrayRef> {
         numbers(DataType::Int16),
         numbers(DataType::Int32),
         numbers(DataType::Int64),
-        crate::rows::array(&DataType::UInt64, [Cell::Number(7), Cell::Null, Cell::Number(1 << 40)].iter()),
-        crate::rows::array(&DataType::Float32, [Cell::float(-0.0), Cell::Null, Cell::float(1.5)].iter()),
-        crate::rows::array(&DataType::Float64, [Cell::float(f64::NAN), Cell::Null, Cell::float(-0.0)].iter()),
-        crate::rows::array(&DataType::Decimal128(38, 9), [Cell::Number(i128::MAX / 2), Cell::Null, Cell::Number(-1)].iter()),
+        crate::rows::array(
+            &DataType::UInt64,
+            [Cell::Number(7), Cell::Null, Cell::Number(1 << 40)].iter(),
+        ),
+        crate::rows::array(
+            &DataType::Float32,
+            [Cell::float(-0.0), Cell::Null, Cell::float(1.5)].iter(),
+        ),
+        crate::rows::array(
+            &DataType::Float64,
+            [Cell::float(f64::NAN), Cell::Null, Cell::float(-0.0)].iter(),
+        ),
+        crate::rows::array(
+            &DataType::Decimal128(38, 9),
+            [Cell::Number(i128::MAX / 2), Cell::Null, Cell::Number(-1)].iter(),
+        ),
         numbers(DataType::Date32),
         Arc::new(Time64MicrosecondArray::from(vec![Some(5), None, Some(86_399_999_999)])),
         numbers(DataType::Timestamp(micros, None)),
         numbers(DataType::Timestamp(micros, Some("UTC".into()))),
-        Arc::new(IntervalMonthDayNanoArray::from(vec![Some(IntervalMonthDayNano::new(1, -2, 3)), None, Some(IntervalMonthDayNano::ZERO)])),
-        Arc::new(StringArray::from(vec![Some(""), None, Some("a text of more than twelve bytes, ä")])),
+        Arc::new(IntervalMonthDayNanoArray::from(vec![
+            Some(IntervalMonthDayNano::new(1, -2, 3)),
+            None,
+            Some(IntervalMonthDayNano::ZERO),
+        ])),
+        Arc::new(StringArray::from(vec![
+            Some(""),
+            None,
+            Some("a text of more than twelve bytes, ä"),
+        ])),
         Arc::new(BinaryArray::from(vec![Some(&b"\0\xff"[..]), None, Some(b"")])),
     ]
 }
 
 fn every_type() -> RecordBatch {
     let columns = columns();
-    let fields: Vec<Field> =
-        columns.iter().enumerate().map(|(i, c)| Field::new(format!("c{i}"), c.data_type().clone(), true)).collect();
+    let fields: Vec<Field> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| Field::new(format!("c{i}"), c.data_type().clone(), true))
+        .collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
@@ -63,10 +86,16 @@ fn round_trip(packet: &Packet) -> Packet {
 }
 
 fn assert_survives(given: Changes) {
-    let got = round_trip(&Packet::new(given.clone())).into_changes().expect("changes come back");
+    let got = round_trip(&Packet::new(given.clone()))
+        .into_changes()
+        .expect("changes come back");
     assert_eq!(got.rows().columns(), given.rows().columns());
     assert_eq!(got.len(), given.len());
-    let weights = |changes: &Changes| (0..changes.len()).map(|row| changes.weights().get(row)).collect::<Vec<_>>();
+    let weights = |changes: &Changes| {
+        (0..changes.len())
+            .map(|row| changes.weights().get(row))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(weights(&got), weights(&given));
     assert_eq!(got.schema().fields(), given.schema().fields());
 }
@@ -74,7 +103,12 @@ fn assert_survives(given: Changes) {
 #[test]
 fn rows_of_every_storable_type_come_back_as_they_were() {
     let batch = every_type();
-    let kinds: Vec<&DataType> = batch.schema_ref().fields().iter().map(|field| field.data_type()).collect();
+    let kinds: Vec<&DataType> = batch
+        .schema_ref()
+        .fields()
+        .iter()
+        .map(|field| field.data_type())
+        .collect();
     assert!(kinds.iter().all(|kind| storable(kind)));
     assert!(kinds.contains(&&DataType::Interval(IntervalUnit::MonthDayNano)));
     assert_survives(Changes::new(batch.clone(), Weights::Each(vec![3, -1, i64::MIN])));
@@ -87,7 +121,10 @@ fn rows_of_every_storable_type_come_back_as_they_were() {
 #[test]
 fn rows_without_columns_come_back_by_their_number() {
     let none = Arc::new(Schema::empty());
-    assert_survives(Changes::new(Changes::batch(none, vec![], 4).unwrap(), Weights::Each(vec![1, -1, 2, 5])));
+    assert_survives(Changes::new(
+        Changes::batch(none, vec![], 4).unwrap(),
+        Weights::Each(vec![1, -1, 2, 5]),
+    ));
 }
 
 #[test]
@@ -108,7 +145,8 @@ struct Kept(Vec<Changes>);
 
 impl Push<Message<u64, Packet>> for Kept {
     fn push(&mut self, element: &mut Option<Message<u64, Packet>>) {
-        self.0.extend(element.take().and_then(|message| message.data.into_changes()));
+        self.0
+            .extend(element.take().and_then(|message| message.data.into_changes()));
     }
 }
 
@@ -119,8 +157,15 @@ fn every_row_goes_whole_to_the_worker_that_owns_its_key() {
     for targets in [2, 3, 7] {
         for distinct in [1, 40] {
             let row = |random: &mut Random| {
-                let key = if random.one_in(9) { Cell::Null } else { Cell::text(&format!("key {}", random.below(distinct))) };
-                (vec![key, Cell::Number(random.below(1000) as i128)], random.below(5) as i64 - 2)
+                let key = if random.one_in(9) {
+                    Cell::Null
+                } else {
+                    Cell::text(&format!("key {}", random.below(distinct)))
+                };
+                (
+                    vec![key, Cell::Number(random.below(1000) as i128)],
+                    random.below(5) as i64 - 2,
+                )
             };
             let given: Vec<(Row, i64)> = (0..500).map(|_| row(&mut random)).collect();
             let given = changes(&schema, &given);
@@ -130,7 +175,10 @@ fn every_row_goes_whole_to_the_worker_that_owns_its_key() {
             let (mut sent, mut all, mut wanted) = (0, Bag::new(), Bag::new());
             for (target, pusher) in pushers.iter().enumerate() {
                 for part in &pusher.0 {
-                    assert!(!part.is_empty(), "an empty packet would escape timely's count of messages");
+                    assert!(
+                        !part.is_empty(),
+                        "an empty packet would escape timely's count of messages"
+                    );
                     let hashes = hash_rows(&part.rows().columns()[..1], part.len());
                     assert!(hashes.iter().all(|hash| shard_of(*hash, targets) == target));
                     sent += part.len();
@@ -150,7 +198,10 @@ fn rows_without_a_key_go_to_one_worker() {
     let given = Changes::insertions(Changes::batch(none, vec![], 9).unwrap());
     let mut pushers: Vec<Kept> = (0..4).map(|_| Kept::default()).collect();
     HashDistributor::new(vec![]).partition(&mut Packet::new(given), &Stamp::from_elem(0u64), &mut pushers);
-    let sent: Vec<usize> = pushers.iter().map(|pusher| pusher.0.iter().map(Changes::len).sum()).collect();
+    let sent: Vec<usize> = pushers
+        .iter()
+        .map(|pusher| pusher.0.iter().map(Changes::len).sum())
+        .collect();
     assert_eq!(sent.iter().filter(|rows| **rows == 9).count(), 1);
     assert_eq!(sent.iter().sum::<usize>(), 9);
 }
@@ -162,9 +213,16 @@ const EPOCHS: u64 = 20;
 
 fn sent_by(worker: usize, epoch: u64) -> Changes {
     let batch = every_type();
-    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values((0..3).map(|row| (worker as i64 * 100 + epoch as i64) * 3 + row)));
-    let fields: Vec<Field> =
-        batch.schema().fields().iter().map(|f| f.as_ref().clone()).chain([Field::new("key", DataType::Int64, true)]).collect();
+    let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(
+        (0..3).map(|row| (worker as i64 * 100 + epoch as i64) * 3 + row),
+    ));
+    let fields: Vec<Field> = batch
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.as_ref().clone())
+        .chain([Field::new("key", DataType::Int64, true)])
+        .collect();
     let columns = batch.columns().iter().cloned().chain([keys]).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
     Changes::new(batch, Weights::Each(vec![1, -2, epoch as i64 + 1]))
@@ -231,22 +289,37 @@ fn check_exchange(workers: Vec<Box<dyn FnOnce() -> Allocator + Send>>) {
     got.sort();
     wanted.sort();
     assert_eq!(got, wanted);
-    let busy = (0..peers).filter(|peer| received.lock().iter().any(|(worker, _, _)| worker == peer)).count();
-    assert_eq!(busy, peers, "every worker receives something, or the exchange was not tested");
+    let busy = (0..peers)
+        .filter(|peer| received.lock().iter().any(|(worker, _, _)| worker == peer))
+        .count();
+    assert_eq!(
+        busy, peers,
+        "every worker receives something, or the exchange was not tested"
+    );
 }
 
 #[test]
 fn packets_pass_between_threads_as_they_are() {
     let hooks = Hooks::default();
     let builders = ProcessBuilder::new_typed_vector(3, hooks.refill, None);
-    check_exchange(builders.into_iter().map(|b| Box::new(move || Allocator::Process(b.build())) as _).collect());
+    check_exchange(
+        builders
+            .into_iter()
+            .map(|b| Box::new(move || Allocator::Process(b.build())) as _)
+            .collect(),
+    );
 }
 
 #[test]
 fn packets_pass_between_threads_as_bytes() {
     let hooks = Hooks::default();
     let builders = ProcessBuilder::new_bytes_vector(3, hooks.refill, None);
-    check_exchange(builders.into_iter().map(|b| Box::new(move || Allocator::Process(b.build())) as _).collect());
+    check_exchange(
+        builders
+            .into_iter()
+            .map(|b| Box::new(move || Allocator::Process(b.build())) as _)
+            .collect(),
+    );
 }
 
 #[test]
@@ -258,7 +331,11 @@ fn packets_pass_between_processes_over_a_socket() {
         let threads = ProcessBuilder::new_bytes_vector(2, Hooks::default().refill, None);
         let (builders, guard) =
             initialize_networking_from_sockets(threads, sockets, process, 2, Hooks::default()).unwrap();
-        workers.extend(builders.into_iter().map(|b| Box::new(move || Allocator::Tcp(b.build())) as _));
+        workers.extend(
+            builders
+                .into_iter()
+                .map(|b| Box::new(move || Allocator::Tcp(b.build())) as _),
+        );
         guards.push(guard);
     }
     check_exchange(workers);

@@ -1,10 +1,11 @@
 //! One view on one worker: its inputs' queues, the epochs it owes, and reads that wait for it.
 
 use super::{CreateView, OperatorSizes, Peek, send};
-use crate::dataflow::{BuiltView, InputHandle};
+use crate::dataflow::{BuiltView, InputHandle, guarded};
 use crate::plan::CollectionId;
 use crate::status::ViewStatus;
-use cenote_statestore::{Changes, Epoch, Result, Scan};
+use arrow::array::RecordBatch;
+use cenote_statestore::{Changes, Epoch, Error, Result, Scan};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timely::progress::frontier::AntichainRef;
@@ -15,6 +16,7 @@ const BACKFILL_ROWS_PER_TURN: usize = 64 * 1024;
 pub(super) struct View {
     dataflow: usize,
     start: u64,
+    name: String,
     built: BuiltView,
     edges: Vec<Edge>,
     /// Epochs that touch the view and are not finished, ascending.
@@ -49,7 +51,7 @@ impl View {
             edges.push(Edge { collection: *collection, is_view, queue: VecDeque::new(), backfill });
         }
         if worker == 0 {
-            for (input, rows) in &built.constants {
+            for (input, rows) in built.constants.iter().filter(|(_, rows)| !rows.is_empty()) {
                 edges[*input].queue.push_back((request.epoch.0, rows.clone()));
             }
         }
@@ -57,6 +59,7 @@ impl View {
         View {
             dataflow,
             start: request.epoch.0,
+            name: request.plan.table.name.clone(),
             built,
             edges,
             outstanding: VecDeque::from([request.epoch.0]),
@@ -72,14 +75,22 @@ impl View {
         self.dataflow
     }
 
+    /// Fails the view because a view that it reads has failed.
+    pub(super) fn fail_with(&self, input: &View, error: &Error) {
+        let text = format!("cannot keep view `{}` current: view `{}`, which it reads, has failed", self.name, input.name);
+        self.status.fail(Error::new(error.kind(), "ENGINE-0002", text).sqlstate(error.state()).fact("cause", error.message()));
+    }
+
     pub(super) fn status(&self) -> &ViewStatus {
         &self.status
     }
 
-    pub(super) fn reads(&self, collection: CollectionId) -> bool {
-        self.edges.iter().any(|edge| edge.collection == Some(collection))
+    /// The collections that it reads.
+    pub(super) fn collections(&self) -> impl Iterator<Item = CollectionId> {
+        self.edges.iter().filter_map(|edge| edge.collection)
     }
 
+    /// The views that it reads.
     pub(super) fn inputs(&self) -> impl Iterator<Item = CollectionId> {
         self.edges.iter().filter(|edge| edge.is_view).filter_map(|edge| edge.collection)
     }
@@ -118,6 +129,11 @@ impl View {
         self.outstanding.front().copied()
     }
 
+    /// Every epoch up to here is finished.
+    pub(super) fn done(&self) -> u64 {
+        self.first_outstanding().map_or(u64::MAX, |epoch| epoch - 1)
+    }
+
     /// Whether the view has given its first contents.
     pub(super) fn has_caught_up(&self) -> bool {
         self.first_outstanding() != Some(self.start)
@@ -137,7 +153,7 @@ impl View {
                 Ok(false) => return true,
                 Err(error) => {
                     self.status.fail(error);
-                    self.backfilled = true;
+                    return true;
                 }
             }
         }
@@ -160,6 +176,11 @@ impl View {
     /// # Returns
     /// Whether all are fed.
     fn backfill(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> Result<bool> {
+        if self.status.is_failed() {
+            // What is left of the scans would hold back history for nothing.
+            self.edges.iter_mut().for_each(|edge| edge.backfill = None);
+            return Ok(true);
+        }
         for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let Some(scan) = &mut edge.backfill else {
                 continue;
@@ -202,6 +223,11 @@ impl View {
         self.awake = true;
     }
 
+    /// Reads that are not answered yet.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Peek>> {
+        self.peeks.iter()
+    }
+
     /// Answers reads whose epoch is finished.
     ///
     /// # Returns
@@ -212,17 +238,22 @@ impl View {
             if self.first_outstanding().is_some_and(|epoch| epoch <= peek.epoch.0) {
                 return answered;
             }
-            let answer = match self.status.failure() {
-                Some(error) => Err(error.clone()),
-                None => self.built.kernels[&peek.node].borrow().read(peek.table, peek.keys.as_deref()),
-            };
             // The reader may have gone away.
-            let _ = peek.reply.send(answer);
+            let _ = peek.reply.send(self.read(peek));
             self.peeks.pop_front();
             self.awake = true;
             answered = true;
         }
         answered
+    }
+
+    fn read(&self, peek: &Peek) -> Result<Vec<RecordBatch>> {
+        if let Some(error) = self.status.failure() {
+            return Err(error.clone());
+        }
+        let kernel = self.built.kernels.get(&peek.node).filter(|_| peek.table < self.tables[&peek.node]);
+        let kernel = kernel.ok_or_else(|| Error::bug(format!("node {} has no state table {}", peek.node, peek.table)))?;
+        guarded(|| kernel.borrow().read(peek.table, peek.keys.as_deref()))
     }
 
     pub(super) fn sizes(&self) -> OperatorSizes {

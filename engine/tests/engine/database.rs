@@ -2,18 +2,20 @@
 
 use crate::models::view::{Collections, results};
 use crate::plan::{CollectionId, ViewPlan};
-use crate::rows::{Bag, Cell, Random, Row, add, bag, batch, rows};
-use arrow::array::RecordBatch;
+use crate::rows::{Bag, Random, Row, add, bag, batch, rows};
+use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{
-    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, TableWrite, ViewStatus,
+    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, StateRead, TableWrite,
+    ViewStatus,
 };
-use cenote_statestore::{Digest, Epoch, Pin, Result, Retention, TableSchema, VersionedTable};
+use cenote_statestore::{Digest, Epoch, Pin, Result, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// A running engine with its tables and views.
 pub struct Database {
@@ -34,7 +36,14 @@ pub struct View {
 }
 
 pub fn config(workers: usize, log_dir: Option<PathBuf>) -> EngineConfig {
-    EngineConfig { workers, log_dir, retention: RetentionRule { epochs: 1 << 40, time: Duration::ZERO } }
+    EngineConfig {
+        workers,
+        log_dir,
+        retention: RetentionRule {
+            epochs: 1 << 40,
+            time: Duration::ZERO,
+        },
+    }
 }
 
 /// Columns as they are stored: a table without a key numbers its rows.
@@ -45,21 +54,40 @@ pub fn stored(name: &str, columns: &SchemaRef, key: &[usize]) -> TableSchema {
         key.push(fields.len());
         fields.push(Arc::new(Field::new(ROW_ID, DataType::Int64, false)));
     }
-    TableSchema { name: name.into(), columns: Arc::new(Schema::new(fields)), key, unique: true }
+    TableSchema {
+        name: name.into(),
+        columns: Arc::new(Schema::new(fields)),
+        key,
+        unique: true,
+    }
 }
 
 impl Database {
     pub fn start(workers: usize) -> Database {
-        let recovered = Recovered::open(config(workers, None), Arc::default(), |_, _, _| Ok(())).unwrap();
+        let recovered = Recovered::open(config(workers, None), Arc::default(), &[], |_, _, _| Ok(())).unwrap();
         Database::over(recovered.start().unwrap(), BTreeMap::new())
     }
 
     /// Around an engine whose tables exist.
     pub fn over(engine: Engine, tables: BTreeMap<CollectionId, Arc<VersionedTable>>) -> Database {
         let next_id = tables.keys().last().map_or(1, |id| id.0 + 1);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (past, views) = (BTreeMap::from([(engine.visible().0, Collections::new())]), BTreeMap::new());
-        Database { engine: Arc::new(engine), runtime, tables, views, past, next_id }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (past, views) = (
+            BTreeMap::from([(engine.visible().0, Collections::new())]),
+            BTreeMap::new(),
+        );
+        Database {
+            engine: Arc::new(engine),
+            runtime,
+            tables,
+            views,
+            past,
+            next_id,
+        }
     }
 
     fn new_id(&mut self) -> CollectionId {
@@ -68,7 +96,13 @@ impl Database {
     }
 
     pub fn new_table(&self, schema: TableSchema, shards: usize) -> Arc<VersionedTable> {
-        Arc::new(VersionedTable::new(schema, shards, true, self.engine.retention().clone(), 64 << 20))
+        Arc::new(VersionedTable::new(
+            schema,
+            shards,
+            true,
+            self.engine.retention().clone(),
+            64 << 20,
+        ))
     }
 
     pub fn commit(&mut self, commit: Commit) -> Result<Epoch> {
@@ -87,7 +121,11 @@ impl Database {
         let id = self.new_id();
         let table = self.new_table(stored(name, columns, key), 1);
         self.tables.insert(id, table.clone());
-        self.commit(Commit { create_tables: vec![(id, table)], ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            create_tables: vec![(id, table)],
+            ..Commit::default()
+        })
+        .unwrap();
         self.now().insert(id, Bag::new());
         id
     }
@@ -95,20 +133,42 @@ impl Database {
     pub fn prepare_view(&mut self, plan: ViewPlan) -> (CollectionId, NewView) {
         let (id, status) = (self.new_id(), Arc::<ViewStatus>::default());
         let table = self.new_table(plan.table.clone(), self.engine.workers());
-        let view = View { plan: plan.clone(), status: status.clone(), table: table.clone(), since: Epoch::ZERO };
+        let view = View {
+            plan: plan.clone(),
+            status: status.clone(),
+            table: table.clone(),
+            since: Epoch::ZERO,
+        };
         self.views.insert(id, view);
-        (id, NewView { id, plan, status, table })
+        (
+            id,
+            NewView {
+                id,
+                plan,
+                status,
+                table,
+            },
+        )
     }
 
     pub fn create_view(&mut self, plan: ViewPlan) -> CollectionId {
         let (id, view) = self.prepare_view(plan);
-        let since = self.commit(Commit { create_view: Some(view), ..Commit::default() }).unwrap();
+        let since = self
+            .commit(Commit {
+                create_view: Some(view),
+                ..Commit::default()
+            })
+            .unwrap();
         self.views.get_mut(&id).unwrap().since = since;
         id
     }
 
     pub fn drop_view(&mut self, id: CollectionId) -> View {
-        self.commit(Commit { drops: vec![id], ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            drops: vec![id],
+            ..Commit::default()
+        })
+        .unwrap();
         self.views.remove(&id).unwrap()
     }
 
@@ -128,7 +188,12 @@ impl Database {
     /// Inserts rows in one commit.
     pub fn insert(&mut self, table: CollectionId, given: &[Row]) -> Epoch {
         let write = self.inserts(table, given);
-        let epoch = self.commit(Commit { writes: vec![write], ..Commit::default() }).unwrap();
+        let epoch = self
+            .commit(Commit {
+                writes: vec![write],
+                ..Commit::default()
+            })
+            .unwrap();
         let held = self.now().entry(table).or_default();
         given.iter().for_each(|row| add(held, row, 1));
         epoch
@@ -155,10 +220,16 @@ impl Database {
         let visible = cenote_engine::visible_columns(&stored.schema()).fields().len();
         let truncate = random.one_in(25);
         let gone: Vec<u32> = (0..stored.num_rows() as u32).filter(|_| random.one_in(6)).collect();
-        let deletes = arrow::compute::take_record_batch(&stored, &gone.clone().into()).unwrap();
-        let mut held = if truncate { Bag::new() } else { self.now()[&table].clone() };
+        let deletes = arrow::compute::take_record_batch(&stored, &UInt32Array::from(gone)).unwrap();
+        let mut held = if truncate {
+            Bag::new()
+        } else {
+            self.now()[&table].clone()
+        };
         if !truncate {
-            rows(&deletes).iter().for_each(|row| add(&mut held, &row[..visible].to_vec(), -1));
+            rows(&deletes)
+                .iter()
+                .for_each(|row| add(&mut held, &row[..visible].to_vec(), -1));
         }
         let mut inserts = Vec::new();
         for _ in 0..random.below(8) {
@@ -174,8 +245,46 @@ impl Database {
             write.deletes.push(deletes);
         }
         let read_at = self.last();
-        self.commit(Commit { writes: vec![write], read_at, ..Commit::default() }).unwrap();
+        self.commit(Commit {
+            writes: vec![write],
+            read_at,
+            ..Commit::default()
+        })
+        .unwrap();
         self.now().insert(table, held);
+    }
+
+    /// Commits that do not wait for each other, in whatever order they come through.
+    pub fn burst(&mut self, writes: Vec<Blind>) {
+        let engine = self.engine.clone();
+        let commits: Vec<Commit> = writes.iter().map(|write| self.blind_commit(write)).collect();
+        let mut done: Vec<(Epoch, usize)> = self.runtime.block_on(async move {
+            let mut tasks = JoinSet::new();
+            for (number, commit) in commits.into_iter().enumerate() {
+                let engine = engine.clone();
+                tasks.spawn(async move { (engine.commit(commit).await.unwrap(), number) });
+            }
+            tasks.join_all().await
+        });
+        done.sort();
+        for (epoch, number) in done {
+            let mut held = self.past.last_key_value().unwrap().1.clone();
+            writes[number].apply(&mut held, &self.tables);
+            self.past.insert(epoch.0, held);
+        }
+    }
+
+    fn blind_commit(&self, blind: &Blind) -> Commit {
+        let write = self.inserts(blind.table, &blind.rows);
+        let write = TableWrite {
+            on_conflict: OnConflict::Replace,
+            truncate: blind.truncate,
+            ..write
+        };
+        Commit {
+            writes: vec![write],
+            ..Commit::default()
+        }
     }
 
     pub fn wait(&self) {
@@ -188,13 +297,16 @@ impl Database {
     }
 
     pub fn contents(&self, view: CollectionId, epoch: Epoch) -> Bag {
-        bag(&scan(&self.views[&view].table, self.engine.retention().pin(epoch).unwrap()))
+        bag(&scan(
+            &self.views[&view].table,
+            self.engine.retention().pin(epoch).unwrap(),
+        ))
     }
 
-    /// Everything that there is at an epoch by the models: tables, and views over them.
+    /// Everything that there is at an epoch by the models: tables, and views over them that had been created.
     pub fn everything(&self, epoch: u64) -> Collections {
         let mut all = self.past[&epoch].clone();
-        for (id, view) in &self.views {
+        for (id, view) in self.views.iter().filter(|(_, view)| view.since.0 <= epoch) {
             all.insert(*id, results(&view.plan, &all));
         }
         all
@@ -211,7 +323,11 @@ impl Database {
             for (id, view) in self.views.iter().filter(|(_, view)| view.since.0 <= *epoch) {
                 let got = self.contents(*id, Epoch(*epoch));
                 let name = &view.plan.table.name;
-                assert!(got == wanted[id], "`{name}` at epoch {epoch} holds\n{got:?}\nbut should hold\n{:?}", wanted[id]);
+                assert!(
+                    got == wanted[id],
+                    "`{name}` at epoch {epoch} holds\n{got:?}\nbut should hold\n{:?}",
+                    wanted[id]
+                );
             }
         }
     }
@@ -219,16 +335,55 @@ impl Database {
     /// Digest of a view as of the last commit.
     pub fn digest(&self, view: CollectionId) -> String {
         let mut digest = Digest::default();
-        for rows in scan(&self.views[&view].table, self.engine.retention().pin(self.last()).unwrap()) {
+        for rows in scan(
+            &self.views[&view].table,
+            self.engine.retention().pin(self.last()).unwrap(),
+        ) {
             digest.update(&rows, None).unwrap();
         }
         digest.finish_hex()
     }
 
     /// A state table of a view's node: the epoch it was read at, and its rows.
-    pub fn state(&self, view: CollectionId, node: usize, table: usize) -> Result<(Epoch, Bag)> {
-        let (epoch, batches) = self.runtime.block_on(self.engine.read_state(view, node, table, None))?;
-        Ok((epoch, bag(&batches)))
+    pub fn state(&self, view: CollectionId, node: usize, table: usize) -> Result<(Epoch, Vec<RecordBatch>)> {
+        self.runtime.block_on(read_state(
+            &self.engine,
+            StateRead {
+                view,
+                node,
+                table,
+                keys: None,
+            },
+        ))
+    }
+}
+
+/// Reads one state table.
+pub async fn read_state(engine: &Engine, read: StateRead) -> Result<(Epoch, Vec<RecordBatch>)> {
+    let (epoch, mut rows) = engine.read_state(vec![read]).await?;
+    Ok((epoch, rows.remove(0)))
+}
+
+/// A write that reads nothing: rows put in by their key, after everything is deleted if so asked.
+pub struct Blind {
+    pub table: CollectionId,
+    pub rows: Vec<Row>,
+    pub truncate: bool,
+}
+
+impl Blind {
+    fn apply(&self, held: &mut Collections, tables: &BTreeMap<CollectionId, Arc<VersionedTable>>) {
+        let schema = tables[&self.table].schema();
+        let held = held.entry(self.table).or_default();
+        if self.truncate {
+            held.clear();
+        }
+        for row in &self.rows {
+            if !cenote_engine::is_row_numbered(&schema.columns) {
+                held.retain(|other, _| schema.key.iter().any(|key| other[*key] != row[*key]));
+            }
+            add(held, row, 1);
+        }
     }
 }
 
@@ -243,9 +398,3 @@ pub fn scan(table: &Arc<VersionedTable>, pin: Pin) -> Vec<RecordBatch> {
     let mut scan = table.scan(pin, all, 0..table.shards());
     std::iter::from_fn(|| scan.next_batch(1000).unwrap()).collect()
 }
-
-pub fn number(value: i128) -> Cell {
-    Cell::Number(value)
-}
-
-pub type SharedRetention = Arc<Retention>;

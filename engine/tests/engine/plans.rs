@@ -1,8 +1,8 @@
 //! View plans built by hand, with row programs and conditions that work row by row.
 
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateFunction, CollectionId, Join, JoinKind, Node, NodeId, Predicate, RowProgram, TopN,
-    ViewPlan,
+    Aggregate, AggregateCall, AggregateFunction, CollectionId, Join, JoinKind, Node, NodeId, Predicate, RowProgram,
+    TopN, ViewPlan,
 };
 use crate::rows::{Row, batch, changes, rows};
 use arrow::array::{BooleanArray, RecordBatch};
@@ -24,7 +24,7 @@ impl<F> fmt::Debug for Rowwise<F> {
     }
 }
 
-impl<F: Fn(&Row) -> Result<Option<Row>> + Send + Sync> RowProgram for Rowwise<F> {
+impl<F: Fn(&Row) -> Result<Option<Row>> + Send + Sync + 'static> RowProgram for Rowwise<F> {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
@@ -34,7 +34,11 @@ impl<F: Fn(&Row) -> Result<Option<Row>> + Send + Sync> RowProgram for Rowwise<F>
         for (i, row) in rows(given.rows()).iter().enumerate() {
             made.extend((self.row)(row)?.map(|row| (row, given.weights().get(i))));
         }
-        Ok(if made.is_empty() { Changes::empty(self.schema.clone()) } else { changes(&self.schema, &made) })
+        Ok(if made.is_empty() {
+            Changes::empty(self.schema.clone())
+        } else {
+            changes(&self.schema, &made)
+        })
     }
 
     fn describe(&self) -> String {
@@ -78,11 +82,16 @@ impl Plan {
     }
 
     pub fn input(&mut self, collection: CollectionId, schema: &SchemaRef) -> NodeId {
-        self.add(Node::Input { collection, schema: schema.clone() })
+        self.add(Node::Input {
+            collection,
+            schema: schema.clone(),
+        })
     }
 
     pub fn constant(&mut self, schema: &SchemaRef, given: &[Row]) -> NodeId {
-        self.add(Node::Constant { rows: Changes::insertions(batch(schema, given)) })
+        self.add(Node::Constant {
+            rows: Changes::insertions(batch(schema, given)),
+        })
     }
 
     pub fn try_map(
@@ -91,24 +100,46 @@ impl Plan {
         schema: &SchemaRef,
         row: impl Fn(&Row) -> Result<Option<Row>> + Send + Sync + 'static,
     ) -> NodeId {
-        self.add(Node::Map { input, program: Arc::new(Rowwise { schema: schema.clone(), row }) })
+        self.add(Node::Map {
+            input,
+            program: Arc::new(Rowwise {
+                schema: schema.clone(),
+                row,
+            }),
+        })
     }
 
-    pub fn map(&mut self, input: NodeId, schema: &SchemaRef, row: impl Fn(&Row) -> Row + Send + Sync + 'static) -> NodeId {
+    pub fn map(
+        &mut self,
+        input: NodeId,
+        schema: &SchemaRef,
+        row: impl Fn(&Row) -> Row + Send + Sync + 'static,
+    ) -> NodeId {
         self.try_map(input, schema, move |given| Ok(Some(row(given))))
     }
 
     /// The columns at some positions.
     pub fn project(&mut self, input: NodeId, columns: &'static [usize]) -> NodeId {
         let schema = Arc::new(self.schema(input).project(columns).unwrap());
-        self.map(input, &schema, |row| columns.iter().map(|column| row[*column].clone()).collect())
+        self.map(input, &schema, |row| {
+            columns.iter().map(|column| row[*column].clone()).collect()
+        })
     }
 
     pub fn filter(&mut self, input: NodeId, keep: impl Fn(&Row) -> bool + Send + Sync + 'static) -> NodeId {
-        self.try_map(input, &self.schema(input), move |row| Ok(keep(row).then(|| row.clone())))
+        self.try_map(
+            input,
+            &self.schema(input),
+            move |row| Ok(keep(row).then(|| row.clone())),
+        )
     }
 
-    pub fn aggregate(&mut self, input: NodeId, keys: &[usize], calls: &[(AggregateFunction, Option<usize>, DataType)]) -> NodeId {
+    pub fn aggregate(
+        &mut self,
+        input: NodeId,
+        keys: &[usize],
+        calls: &[(AggregateFunction, Option<usize>, DataType)],
+    ) -> NodeId {
         let input_schema = self.schema(input);
         let calls: Vec<AggregateCall> = calls
             .iter()
@@ -120,10 +151,28 @@ impl Plan {
                 output: output.clone(),
             })
             .collect();
-        let made = calls.iter().enumerate().map(|(i, call)| Field::new(format!("a{i}"), call.output.clone(), true));
-        let fields: Vec<Field> = keys.iter().map(|key| input_schema.field(*key).clone()).chain(made).collect();
-        let (name, keys, schema) = (format!("state_{}", self.nodes.len()), keys.to_vec(), Arc::new(Schema::new(fields)));
-        self.add(Node::Aggregate(Aggregate { name, input, keys, calls, schema, input_schema }))
+        let made = calls
+            .iter()
+            .enumerate()
+            .map(|(i, call)| Field::new(format!("a{i}"), call.output.clone(), true));
+        let fields: Vec<Field> = keys
+            .iter()
+            .map(|key| input_schema.field(*key).clone())
+            .chain(made)
+            .collect();
+        let (name, keys, schema) = (
+            format!("state_{}", self.nodes.len()),
+            keys.to_vec(),
+            Arc::new(Schema::new(fields)),
+        );
+        self.add(Node::Aggregate(Aggregate {
+            name,
+            input,
+            keys,
+            calls,
+            schema,
+            input_schema,
+        }))
     }
 
     pub fn join(
@@ -135,7 +184,14 @@ impl Plan {
     ) -> NodeId {
         let (left_schema, right_schema) = (self.schema(left), self.schema(right));
         let right_fields = right_schema.fields().iter().filter(|_| kind.gives_pairs());
-        let schema = Arc::new(Schema::new(left_schema.fields().iter().chain(right_fields).cloned().collect::<Vec<_>>()));
+        let schema = Arc::new(Schema::new(
+            left_schema
+                .fields()
+                .iter()
+                .chain(right_fields)
+                .cloned()
+                .collect::<Vec<_>>(),
+        ));
         self.add(Node::Join(Join {
             name: format!("state_{}", self.nodes.len()),
             left,
@@ -158,7 +214,13 @@ impl Plan {
             name: format!("state_{}", self.nodes.len()),
             input,
             partition: partition.to_vec(),
-            order: vec![(column, SortOptions { descending: true, nulls_first: false })],
+            order: vec![(
+                column,
+                SortOptions {
+                    descending: true,
+                    nulls_first: false,
+                },
+            )],
             offset: 0,
             limit: Some(limit),
             row_number: false,
@@ -169,7 +231,10 @@ impl Plan {
 
     pub fn union(&mut self, inputs: &[NodeId]) -> NodeId {
         let schema = self.schema(inputs[0]);
-        self.add(Node::Union { inputs: inputs.to_vec(), schema })
+        self.add(Node::Union {
+            inputs: inputs.to_vec(),
+            schema,
+        })
     }
 
     /// The plan of a view whose root is the last node.
@@ -184,6 +249,10 @@ impl Plan {
             key: key.unwrap_or_default().to_vec(),
             unique: key.is_some(),
         };
-        ViewPlan { nodes: self.nodes, root, table }
+        ViewPlan {
+            nodes: self.nodes,
+            root,
+            table,
+        }
     }
 }

@@ -8,7 +8,9 @@ use arrow::array::{
     RecordBatch, StringArray, UInt64Array,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, UInt64Type};
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, Float32Type, Float64Type, Int64Type, Schema, SchemaRef, UInt64Type,
+};
 use cenote_statestore::{Changes, Weights};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,13 +59,20 @@ impl Cell {
 
 /// A schema of nullable columns.
 pub fn schema(columns: &[(&str, DataType)]) -> SchemaRef {
-    Arc::new(Schema::new(columns.iter().map(|(name, kind)| Field::new(*name, kind.clone(), true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        columns
+            .iter()
+            .map(|(name, kind)| Field::new(*name, kind.clone(), true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// The cells of an array.
 fn cells(array: &ArrayRef) -> Vec<Cell> {
     let each = |cell: &dyn Fn(usize) -> Cell| -> Vec<Cell> {
-        (0..array.len()).map(|row| if array.is_null(row) { Cell::Null } else { cell(row) }).collect()
+        (0..array.len())
+            .map(|row| if array.is_null(row) { Cell::Null } else { cell(row) })
+            .collect()
     };
     match array.data_type() {
         DataType::Utf8 => each(&|row| Cell::text(array.as_string::<i32>().value(row))),
@@ -74,7 +83,11 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
         DataType::UInt64 => each(&|row| Cell::Number(array.as_primitive::<UInt64Type>().value(row) as i128)),
         DataType::Boolean => each(&|row| Cell::Number(array.as_boolean().value(row) as i128)),
         other => {
-            let via = if *other == DataType::Date32 { cast(array, &DataType::Int32).unwrap() } else { array.clone() };
+            let via = if *other == DataType::Date32 {
+                cast(array, &DataType::Int32).unwrap()
+            } else {
+                array.clone()
+            };
             let longs = cast(&via, &DataType::Int64).unwrap();
             each(&|row| Cell::Number(longs.as_primitive::<Int64Type>().value(row) as i128))
         }
@@ -85,24 +98,48 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
 pub fn array<'a>(kind: &DataType, cells: impl Iterator<Item = &'a Cell>) -> ArrayRef {
     let cells: Vec<&Cell> = cells.collect();
     let numbers = || cells.iter().map(|cell| cell.number());
-    let bytes = || cells.iter().map(|cell| if let Cell::Bytes(bytes) = cell { Some(bytes.as_slice()) } else { None });
+    let bytes = || {
+        cells.iter().map(|cell| {
+            if let Cell::Bytes(bytes) = cell {
+                Some(bytes.as_slice())
+            } else {
+                None
+            }
+        })
+    };
     match kind {
         DataType::Utf8 => Arc::new(
-            bytes().map(|bytes| bytes.map(|bytes| std::str::from_utf8(bytes).unwrap())).collect::<StringArray>(),
+            bytes()
+                .map(|bytes| bytes.map(|bytes| std::str::from_utf8(bytes).unwrap()))
+                .collect::<StringArray>(),
         ),
         DataType::Binary => Arc::new(bytes().collect::<BinaryArray>()),
         DataType::Float64 => Arc::new(cells.iter().map(|cell| cell.double()).collect::<Float64Array>()),
-        DataType::Float32 => {
-            Arc::new(cells.iter().map(|cell| cell.double().map(|value| value as f32)).collect::<Float32Array>())
-        }
-        DataType::Decimal128(precision, scale) => Arc::new(
-            numbers().collect::<Decimal128Array>().with_precision_and_scale(*precision, *scale).unwrap(),
+        DataType::Float32 => Arc::new(
+            cells
+                .iter()
+                .map(|cell| cell.double().map(|value| value as f32))
+                .collect::<Float32Array>(),
         ),
-        DataType::UInt64 => Arc::new(numbers().map(|number| number.map(|n| n as u64)).collect::<UInt64Array>()),
+        DataType::Decimal128(precision, scale) => Arc::new(
+            numbers()
+                .collect::<Decimal128Array>()
+                .with_precision_and_scale(*precision, *scale)
+                .unwrap(),
+        ),
+        DataType::UInt64 => Arc::new(
+            numbers()
+                .map(|number| number.map(|n| n as u64))
+                .collect::<UInt64Array>(),
+        ),
         DataType::Boolean => Arc::new(numbers().map(|number| number.map(|n| n != 0)).collect::<BooleanArray>()),
         other => {
             let longs: ArrayRef = Arc::new(numbers().map(|number| number.map(|n| n as i64)).collect::<Int64Array>());
-            let via = if *other == DataType::Date32 { cast(&longs, &DataType::Int32).unwrap() } else { longs };
+            let via = if *other == DataType::Date32 {
+                cast(&longs, &DataType::Int32).unwrap()
+            } else {
+                longs
+            };
             cast(&via, other).unwrap()
         }
     }
@@ -111,7 +148,9 @@ pub fn array<'a>(kind: &DataType, cells: impl Iterator<Item = &'a Cell>) -> Arra
 /// The rows of a batch, in order.
 pub fn rows(batch: &RecordBatch) -> Vec<Row> {
     let mut columns: Vec<_> = batch.columns().iter().map(|column| cells(column).into_iter()).collect();
-    (0..batch.num_rows()).map(|_| columns.iter_mut().map(|column| column.next().unwrap()).collect()).collect()
+    (0..batch.num_rows())
+        .map(|_| columns.iter_mut().map(|column| column.next().unwrap()).collect())
+        .collect()
 }
 
 /// A batch of rows.
@@ -125,7 +164,10 @@ pub fn batch<'a>(schema: &SchemaRef, rows: impl IntoIterator<Item = &'a Row>) ->
 /// Changes; weights that are all alike are given as such.
 pub fn changes(schema: &SchemaRef, given: &[(Row, i64)]) -> Changes {
     let weights: Vec<i64> = given.iter().map(|(_, weight)| *weight).collect();
-    let alike = weights.first().copied().filter(|first| weights.iter().all(|weight| weight == first));
+    let alike = weights
+        .first()
+        .copied()
+        .filter(|first| weights.iter().all(|weight| weight == first));
     let weights = alike.map_or(Weights::Each(weights), Weights::All);
     Changes::new(batch(schema, given.iter().map(|(row, _)| row)), weights)
 }
@@ -155,7 +197,8 @@ pub fn bag(batches: &[RecordBatch]) -> Bag {
 
 /// Each row as often as it counts.
 pub fn repeated(bag: &Bag) -> impl Iterator<Item = &Row> {
-    bag.iter().flat_map(|(row, count)| std::iter::repeat_n(row, *count as usize))
+    bag.iter()
+        .flat_map(|(row, count)| std::iter::repeat_n(row, *count as usize))
 }
 
 /// SplitMix64: small, seeded, good enough to choose test data.
@@ -195,10 +238,18 @@ impl Random {
     }
 }
 
-/// Runs a test with seeds `1..=count`, or with the one in the variable `CENOTE_TEST_SEED`; a failure names its seed.
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}
+
+/// Runs a test with seeds `1..=count`; a failure names its seed.
+///
+/// The variable `CENOTE_TEST_SEED` chooses one seed, `CENOTE_TEST_SEEDS` another count.
 pub fn with_seeds(count: u64, test: impl Fn(u64)) {
-    let one = std::env::var("CENOTE_TEST_SEED").ok().map(|seed| seed.parse().expect("CENOTE_TEST_SEED is a number"));
-    for seed in one.map_or(1..=count, |seed| seed..=seed) {
+    let count = number_of("CENOTE_TEST_SEEDS").unwrap_or(count);
+    for seed in number_of("CENOTE_TEST_SEED").map_or(1..=count, |seed| seed..=seed) {
         let _named = Named(seed);
         test(seed);
     }
@@ -244,7 +295,14 @@ impl Churn {
                 made.push((row, weight));
             }
             if insert || random.one_in(2) {
-                let (row, weight) = (make(random), if random.one_in(4) { 1 + random.below(3) as i64 } else { 1 });
+                let (row, weight) = (
+                    make(random),
+                    if random.one_in(4) {
+                        1 + random.below(3) as i64
+                    } else {
+                        1
+                    },
+                );
                 if !any_order {
                     add(&mut deletable, &row, weight);
                 }
@@ -260,7 +318,10 @@ impl Churn {
 
     /// Deletes everything.
     pub fn clear(&mut self) -> Vec<(Row, i64)> {
-        std::mem::take(&mut self.held).into_iter().map(|(row, count)| (row, -count)).collect()
+        std::mem::take(&mut self.held)
+            .into_iter()
+            .map(|(row, count)| (row, -count))
+            .collect()
     }
 }
 

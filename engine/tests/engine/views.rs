@@ -10,7 +10,11 @@ use std::sync::Arc;
 
 /// `orders(id primary key, who, cents)`.
 pub fn orders() -> SchemaRef {
-    schema(&[("id", DataType::Int64), ("who", DataType::Utf8), ("cents", DataType::Int64)])
+    schema(&[
+        ("id", DataType::Int64),
+        ("who", DataType::Utf8),
+        ("cents", DataType::Int64),
+    ])
 }
 
 /// `people(who, score)`, without a key.
@@ -19,18 +23,30 @@ pub fn people() -> SchemaRef {
 }
 
 pub fn random_name(random: &mut Random) -> Cell {
-    let names = ["ann", "bob", "a name of more than twelve bytes", "eve", "kim"];
-    if random.one_in(8) { Cell::Null } else { Cell::text(*random.pick(&names)) }
+    let names = ["ann", "bob", "a name of more than twelve bytes", "eve", "kim"].map(Cell::text);
+    if random.one_in(8) {
+        Cell::Null
+    } else {
+        random.pick(&names).clone()
+    }
 }
 
 pub fn random_order(random: &mut Random) -> Row {
-    let cents = if random.one_in(8) { Cell::Null } else { Cell::Number(random.below(9) as i128 - 3) };
+    let cents = if random.one_in(8) {
+        Cell::Null
+    } else {
+        Cell::Number(random.below(9) as i128 - 3)
+    };
     vec![Cell::Number(random.below(40) as i128), random_name(random), cents]
 }
 
 pub fn random_person(random: &mut Random) -> Row {
     let scores = [0.1, 0.2, 0.3, 1e300, -1e300, 0.25].map(Cell::float);
-    let score = if random.one_in(8) { Cell::Null } else { random.pick(&scores).clone() };
+    let score = if random.one_in(8) {
+        Cell::Null
+    } else {
+        random.pick(&scores).clone()
+    };
     vec![random_name(random), score]
 }
 
@@ -112,7 +128,10 @@ fn twins(orders_id: CollectionId) -> ViewPlan {
 
 fn constant() -> ViewPlan {
     let mut plan = Plan::default();
-    plan.constant(&people(), &[vec![Cell::text("zoe"), Cell::float(1.5)], vec![Cell::Null, Cell::Null]]);
+    plan.constant(
+        &people(),
+        &[vec![Cell::text("zoe"), Cell::float(1.5)], vec![Cell::Null, Cell::Null]],
+    );
     plan.view("constant", None)
 }
 
@@ -137,7 +156,11 @@ fn global(people_id: CollectionId) -> ViewPlan {
     let mut plan = Plan::default();
     let input = plan.input(people_id, &people());
     let eve = plan.filter(input, |row| row[0] == Cell::text("eve"));
-    let calls = [(Count, None, DataType::Int64), (Sum, Some(1), DataType::Float64), (Max, Some(1), DataType::Float64)];
+    let calls = [
+        (Count, None, DataType::Int64),
+        (Sum, Some(1), DataType::Float64),
+        (Max, Some(1), DataType::Float64),
+    ];
     plan.aggregate(eve, &[], &calls);
     plan.view("global", Some(&[]))
 }
@@ -151,7 +174,7 @@ fn counted(people_id: CollectionId) -> ViewPlan {
     plan.view("counted", Some(&[]))
 }
 
-fn distinct(people_id: CollectionId) -> ViewPlan {
+pub fn distinct(people_id: CollectionId) -> ViewPlan {
     let mut plan = Plan::default();
     let input = plan.input(people_id, &people());
     plan.aggregate(input, &[0, 1], &[]);
@@ -181,11 +204,18 @@ fn greatest(orders_id: CollectionId) -> ViewPlan {
 
 /// Creates the two tables.
 pub fn create_tables(database: &mut Database) -> (CollectionId, CollectionId) {
-    (database.create_table("orders", &orders(), &[0]), database.create_table("people", &people(), &[]))
+    (
+        database.create_table("orders", &orders(), &[0]),
+        database.create_table("people", &people(), &[]),
+    )
 }
 
 /// Creates a view of every shape; each commit may come between them.
-pub fn create_views(database: &mut Database, (orders, people): (CollectionId, CollectionId), between: &mut dyn FnMut(&mut Database)) {
+pub fn create_views(
+    database: &mut Database,
+    (orders, people): (CollectionId, CollectionId),
+    between: &mut dyn FnMut(&mut Database),
+) {
     let columns = |database: &Database, view: CollectionId| database.views[&view].plan.table.columns.clone();
     let plans = [
         pairs(orders),

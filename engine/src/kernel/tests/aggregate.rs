@@ -12,14 +12,30 @@ use cenote_statestore::ErrorKind;
 use std::sync::Arc;
 
 fn call(function: AggregateFunction, argument: Option<usize>, output: DataType) -> AggregateCall {
-    AggregateCall { function, argument, filter: None, distinct: false, output }
+    AggregateCall {
+        function,
+        argument,
+        filter: None,
+        distinct: false,
+        output,
+    }
 }
 
 fn aggregate(input: &SchemaRef, keys: &[usize], calls: Vec<AggregateCall>) -> Aggregate {
     let named = |(i, call): (usize, &AggregateCall)| Field::new(format!("a{i}"), call.output.clone(), true);
-    let fields = keys.iter().map(|key| input.field(*key).clone()).chain(calls.iter().enumerate().map(named));
+    let fields = keys
+        .iter()
+        .map(|key| input.field(*key).clone())
+        .chain(calls.iter().enumerate().map(named));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Aggregate { name: "v_aggregate".into(), input: 0, keys: keys.to_vec(), calls, schema, input_schema: input.clone() }
+    Aggregate {
+        name: "v_aggregate".into(),
+        input: 0,
+        keys: keys.to_vec(),
+        calls,
+        schema,
+        input_schema: input.clone(),
+    }
 }
 
 fn is_number(kind: &DataType) -> bool {
@@ -46,12 +62,19 @@ fn outputs(function: AggregateFunction, kind: &DataType) -> Vec<DataType> {
 fn all_calls(kind: &DataType) -> Vec<AggregateCall> {
     let mut calls = vec![
         call(Count, None, DataType::Int64),
-        AggregateCall { filter: Some(3), ..call(Count, None, DataType::Int64) },
+        AggregateCall {
+            filter: Some(3),
+            ..call(Count, None, DataType::Int64)
+        },
     ];
     for function in [Count, Sum, Avg, Min, Max] {
         for output in outputs(function, kind) {
             for (filter, distinct) in [(None, false), (None, true), (Some(3), false), (Some(3), true)] {
-                calls.push(AggregateCall { filter, distinct, ..call(function, Some(2), output.clone()) });
+                calls.push(AggregateCall {
+                    filter,
+                    distinct,
+                    ..call(function, Some(2), output.clone())
+                });
             }
         }
     }
@@ -61,7 +84,11 @@ fn all_calls(kind: &DataType) -> Vec<AggregateCall> {
 /// Few different values, so that they meet again, and the ends of the type.
 fn values(kind: &DataType) -> Vec<Cell> {
     let numbers = |ends: &[i128]| -> Vec<Cell> {
-        [-3, -1, 0, 1, 2, 50].iter().chain(ends).map(|number| Cell::Number(*number)).collect()
+        [-3, -1, 0, 1, 2, 50]
+            .iter()
+            .chain(ends)
+            .map(|number| Cell::Number(*number))
+            .collect()
     };
     match kind {
         DataType::Int16 => numbers(&[i16::MIN as i128, i16::MAX as i128]),
@@ -78,7 +105,17 @@ fn values(kind: &DataType) -> Vec<Cell> {
             floats.extend([f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
             floats.into_iter().map(Cell::float).collect()
         }
-        _ => ["", "a", "ab", "b", "ä", "longer than twelve bytes", "longer than twelve bites"].map(Cell::text).to_vec(),
+        _ => [
+            "",
+            "a",
+            "ab",
+            "b",
+            "ä",
+            "longer than twelve bytes",
+            "longer than twelve bites",
+        ]
+        .map(Cell::text)
+        .to_vec(),
     }
 }
 
@@ -104,31 +141,72 @@ fn kinds() -> Vec<DataType> {
 }
 
 fn input_of(kind: &DataType) -> SchemaRef {
-    schema(&[("g", DataType::Utf8), ("h", DataType::Int32), ("x", kind.clone()), ("f", DataType::Boolean)])
+    schema(&[
+        ("g", DataType::Utf8),
+        ("h", DataType::Int32),
+        ("x", kind.clone()),
+        ("f", DataType::Boolean),
+    ])
 }
 
 fn random_row(random: &mut Random, values: &[Cell]) -> Row {
-    let group = [Cell::Null, Cell::text("a"), Cell::text("b"), Cell::text("a group with a long name")];
+    let group = [
+        Cell::Null,
+        Cell::text("a"),
+        Cell::text("b"),
+        Cell::text("a group with a long name"),
+    ];
     let number = [Cell::Null, Cell::Number(0), Cell::Number(1)];
-    let value = if random.one_in(5) { Cell::Null } else { random.pick(values).clone() };
-    vec![random.pick(&group).clone(), random.pick(&number).clone(), value, random.pick(&number).clone()]
+    let value = if random.one_in(5) {
+        Cell::Null
+    } else {
+        random.pick(values).clone()
+    };
+    vec![
+        random.pick(&group).clone(),
+        random.pick(&number).clone(),
+        value,
+        random.pick(&number).clone(),
+    ]
 }
 
 /// Compares results and state with the model; the state of some keys, too.
 fn compare(drive: &Drive<AggregateKernel>, node: &Aggregate, held: &Bag, random: &mut Random) {
-    assert_same(&node.schema, &format!("after epoch {} there is", drive.epoch), &drive.contents, &model::results(node, held));
+    assert_same(
+        &node.schema,
+        &format!("after epoch {} there is", drive.epoch),
+        &drive.contents,
+        &model::results(node, held),
+    );
     let tables = Node::Aggregate(node.clone()).state_tables();
     for (number, table) in tables.iter().enumerate() {
         let wanted = model::state(node, held, number);
-        assert_same(&table.columns, &format!("`{}` holds", table.name), &drive.state(number, None), &wanted);
-        assert_eq!(drive.kernel.size(number).0 as usize, wanted.len(), "rows of `{}`", table.name);
+        assert_same(
+            &table.columns,
+            &format!("`{}` holds", table.name),
+            &drive.state(number, None),
+            &wanted,
+        );
+        assert_eq!(
+            drive.kernel.size(number).0 as usize,
+            wanted.len(),
+            "rows of `{}`",
+            table.name
+        );
         if !node.keys.is_empty() {
             let row = random_row(random, &[Cell::Null]);
             let key: Row = node.keys.iter().map(|key| row[*key].clone()).collect();
             let columns = node.schema.fields().iter().zip(&key);
-            let columns: Vec<_> = columns.map(|(field, cell)| array(field.data_type(), [cell].into_iter())).collect();
+            let columns: Vec<_> = columns
+                .map(|(field, cell)| array(field.data_type(), [cell].into_iter()))
+                .collect();
             let of_key: Bag = wanted.into_iter().filter(|(row, _)| row[..key.len()] == key).collect();
-            assert_same(&table.columns, &format!("`{}` finds", table.name), &drive.state(number, Some(&columns)), &of_key);
+            assert_same(
+                &table.columns,
+                &format!("`{}` finds", table.name),
+                &drive.state(number, Some(&columns)),
+                &of_key,
+            );
         }
     }
 }
@@ -141,7 +219,10 @@ fn churn_through(kind: &DataType, keys: &[usize], seed: u64) {
     let values = values(kind);
     for _ in 0..25 {
         let made = churn.epoch(&mut random, &mut |random| random_row(random, &values));
-        let pushes: Vec<_> = cut(&mut random, &input, made).into_iter().map(|part| (0, part)).collect();
+        let pushes: Vec<_> = cut(&mut random, &input, made)
+            .into_iter()
+            .map(|part| (0, part))
+            .collect();
         drive.epoch(&pushes).unwrap();
         compare(&drive, &node, &churn.held, &mut random);
     }
@@ -184,7 +265,14 @@ fn distinct_gives_each_row_once_while_it_is_there() {
 #[test]
 fn batches_of_one_sign_are_taken_without_a_weight_per_row() {
     let input = schema(&[("g", DataType::Utf8), ("x", DataType::Int64)]);
-    let node = aggregate(&input, &[0], vec![call(Sum, Some(1), DataType::Decimal128(38, 0)), call(Count, None, DataType::Int64)]);
+    let node = aggregate(
+        &input,
+        &[0],
+        vec![
+            call(Sum, Some(1), DataType::Decimal128(38, 0)),
+            call(Count, None, DataType::Int64),
+        ],
+    );
     check(
         AggregateKernel::new(&node, false),
         &[("orders", &input)],
@@ -205,7 +293,14 @@ orders(user, cents)       by_user = select user, sum(cents), count(*) from order
 #[test]
 fn a_group_is_forgotten_with_its_last_row_and_starts_anew() {
     let input = schema(&[("g", DataType::Utf8), ("x", DataType::Float64)]);
-    let node = aggregate(&input, &[0], vec![call(Sum, Some(1), DataType::Float64), call(Max, Some(1), DataType::Float64)]);
+    let node = aggregate(
+        &input,
+        &[0],
+        vec![
+            call(Sum, Some(1), DataType::Float64),
+            call(Max, Some(1), DataType::Float64),
+        ],
+    );
     let drive = check(
         AggregateKernel::new(&node, false),
         &[("orders", &input)],
@@ -226,7 +321,10 @@ orders(user, euros)       by_user = select user, sum(euros), max(euros) from ord
 #[test]
 fn a_result_that_stays_the_same_gives_no_output() {
     let input = schema(&[("g", DataType::Utf8), ("x", DataType::Float64)]);
-    let calls = vec![call(Max, Some(1), DataType::Float64), call(Sum, Some(1), DataType::Float64)];
+    let calls = vec![
+        call(Max, Some(1), DataType::Float64),
+        call(Sum, Some(1), DataType::Float64),
+    ];
     let node = aggregate(&input, &[0], calls);
     check(
         AggregateKernel::new(&node, false),
@@ -290,38 +388,102 @@ t()                   c = select count(*) from t
 }
 
 /// A kernel with one aggregate, and the outcome of pushing values one by one in one epoch.
-fn outcome(function: AggregateFunction, kind: &DataType, output: DataType, given: &[(i128, i64)]) -> Result<Bag, (ErrorKind, String)> {
+fn outcome(
+    function: AggregateFunction,
+    kind: &DataType,
+    output: DataType,
+    given: &[(i128, i64)],
+) -> Result<Bag, (ErrorKind, String)> {
     let input = schema(&[("x", kind.clone())]);
     let node = aggregate(&input, &[], vec![call(function, Some(0), output)]);
     let mut drive = Drive::new(AggregateKernel::new(&node, true));
-    let pushes: Vec<_> =
-        given.iter().map(|(value, weight)| (0, changes(&input, &[(vec![Cell::Number(*value)], *weight)]))).collect();
-    drive.epoch(&pushes).map_err(|error| (error.kind(), error.state().to_owned()))
+    let pushes: Vec<_> = given
+        .iter()
+        .map(|(value, weight)| (0, changes(&input, &[(vec![Cell::Number(*value)], *weight)])))
+        .collect();
+    drive
+        .epoch(&pushes)
+        .map_err(|error| (error.kind(), error.state().to_owned()))
 }
 
 #[test]
 fn a_sum_beyond_its_type_is_out_of_range() {
     let refused = Err((ErrorKind::Invalid, "22003".to_owned()));
     let max = i64::MAX as i128;
-    assert_eq!(outcome(Sum, &DataType::Int64, DataType::Int64, &[(max, 1), (1, 1)]), refused);
-    assert_eq!(outcome(Sum, &DataType::Int64, DataType::Int64, &[(-max, 1), (-2, 1)]), refused);
-    assert_eq!(outcome(Sum, &DataType::Decimal128(5, 2), DataType::Decimal128(5, 2), &[(99_999, 1), (1, 1)]), refused);
+    assert_eq!(
+        outcome(Sum, &DataType::Int64, DataType::Int64, &[(max, 1), (1, 1)]),
+        refused
+    );
+    assert_eq!(
+        outcome(Sum, &DataType::Int64, DataType::Int64, &[(-max, 1), (-2, 1)]),
+        refused
+    );
+    assert_eq!(
+        outcome(
+            Sum,
+            &DataType::Decimal128(5, 2),
+            DataType::Decimal128(5, 2),
+            &[(99_999, 1), (1, 1)]
+        ),
+        refused
+    );
     let nines = 10i128.pow(38) - 1;
-    assert_eq!(outcome(Sum, &DataType::Decimal128(38, 0), DataType::Decimal128(38, 0), &[(nines, 1), (1, 1)]), refused);
-    assert_eq!(outcome(Sum, &DataType::Decimal128(38, 0), DataType::Decimal128(38, 0), &[(nines, 4)]), refused);
-    assert_eq!(outcome(Avg, &DataType::Decimal128(38, 0), DataType::Decimal128(38, 6), &[(nines, 1)]), refused);
+    assert_eq!(
+        outcome(
+            Sum,
+            &DataType::Decimal128(38, 0),
+            DataType::Decimal128(38, 0),
+            &[(nines, 1), (1, 1)]
+        ),
+        refused
+    );
+    assert_eq!(
+        outcome(
+            Sum,
+            &DataType::Decimal128(38, 0),
+            DataType::Decimal128(38, 0),
+            &[(nines, 4)]
+        ),
+        refused
+    );
+    assert_eq!(
+        outcome(
+            Avg,
+            &DataType::Decimal128(38, 0),
+            DataType::Decimal128(38, 6),
+            &[(nines, 1)]
+        ),
+        refused
+    );
 }
 
 #[test]
 fn a_sum_may_leave_the_range_on_its_way_within_an_epoch() {
     let one = |value: i128| Ok(Bag::from([(vec![Cell::Number(value)], 1)]));
     let max = i64::MAX as i128;
-    assert_eq!(outcome(Sum, &DataType::Int64, DataType::Int64, &[(max, 2), (1, 1), (max, -1), (max, -1)]), one(1));
+    assert_eq!(
+        outcome(
+            Sum,
+            &DataType::Int64,
+            DataType::Int64,
+            &[(max, 2), (1, 1), (max, -1), (max, -1)]
+        ),
+        one(1)
+    );
     let nines = 10i128.pow(38) - 1;
     let decimal = DataType::Decimal128(38, 0);
-    assert_eq!(outcome(Sum, &decimal, decimal.clone(), &[(nines, 1), (nines, 1), (-nines, 1)]), one(nines));
-    assert_eq!(outcome(Sum, &decimal, decimal.clone(), &[(nines, 5), (7, 1), (nines, -5)]), one(7));
-    assert_eq!(outcome(Sum, &decimal, decimal.clone(), &[(-nines, 5), (7, 1), (nines, 5)]), one(7));
+    assert_eq!(
+        outcome(Sum, &decimal, decimal.clone(), &[(nines, 1), (nines, 1), (-nines, 1)]),
+        one(nines)
+    );
+    assert_eq!(
+        outcome(Sum, &decimal, decimal.clone(), &[(nines, 5), (7, 1), (nines, -5)]),
+        one(7)
+    );
+    assert_eq!(
+        outcome(Sum, &decimal, decimal.clone(), &[(-nines, 5), (7, 1), (nines, 5)]),
+        one(7)
+    );
 }
 
 #[test]
@@ -339,7 +501,20 @@ fn means_are_rounded_half_away_from_zero_at_the_scale_of_the_result() {
 fn sums_of_doubles_are_exact_and_do_not_depend_on_history() {
     let input = schema(&[("x", DataType::Float64)]);
     let node = aggregate(&input, &[], vec![call(Sum, Some(0), DataType::Float64)]);
-    let parts = [1e308, 1e-308, 0.1, 0.2, 0.3, -1e308, 5e-324, f64::NAN, f64::INFINITY, 1e16, 1.0, -1e16];
+    let parts = [
+        1e308,
+        1e-308,
+        0.1,
+        0.2,
+        0.3,
+        -1e308,
+        5e-324,
+        f64::NAN,
+        f64::INFINITY,
+        1e16,
+        1.0,
+        -1e16,
+    ];
     let rows: Vec<(Row, i64)> = parts.iter().map(|value| (vec![Cell::float(*value)], 1)).collect();
     let mut fresh = Drive::new(AggregateKernel::new(&node, true));
     fresh.epoch(&[(0, changes(&input, &rows[3..5]))]).unwrap();
@@ -349,9 +524,13 @@ fn sums_of_doubles_are_exact_and_do_not_depend_on_history() {
         let mut come = rows.clone();
         random.shuffle(&mut come);
         for row in &come {
-            drive.epoch(&[(0, changes(&input, &[row.clone()]))]).unwrap();
+            drive.epoch(&[(0, changes(&input, std::slice::from_ref(row)))]).unwrap();
         }
-        let mut go: Vec<_> = rows[..3].iter().chain(&rows[5..]).map(|(row, _)| (row.clone(), -1)).collect();
+        let mut go: Vec<_> = rows[..3]
+            .iter()
+            .chain(&rows[5..])
+            .map(|(row, _)| (row.clone(), -1))
+            .collect();
         random.shuffle(&mut go);
         drive.epoch(&[(0, changes(&input, &go))]).unwrap();
         assert_eq!(drive.contents, fresh.contents);

@@ -14,7 +14,11 @@ pub(super) struct Drive<K> {
 
 impl<K: Kernel> Drive<K> {
     pub(super) fn new(kernel: K) -> Drive<K> {
-        Drive { kernel, contents: Bag::new(), epoch: 0 }
+        Drive {
+            kernel,
+            contents: Bag::new(),
+            epoch: 0,
+        }
     }
 
     /// Runs one epoch.
@@ -37,11 +41,21 @@ impl<K: Kernel> Drive<K> {
             }
         }
         for row in plus.keys() {
-            assert!(!minus.contains_key(row), "epoch {} both gives and takes back {row:?}", self.epoch);
+            assert!(
+                !minus.contains_key(row),
+                "epoch {} both gives and takes back {row:?}",
+                self.epoch
+            );
         }
-        output.iter().for_each(|changes| add_changes(&mut self.contents, changes));
+        output
+            .iter()
+            .for_each(|changes| add_changes(&mut self.contents, changes));
         for (row, count) in &self.contents {
-            assert!(*count > 0, "after epoch {} the output holds {row:?} {count} times", self.epoch);
+            assert!(
+                *count > 0,
+                "after epoch {} the output holds {row:?} {count} times",
+                self.epoch
+            );
         }
         plus.extend(minus);
         Ok(plus)

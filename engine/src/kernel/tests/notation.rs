@@ -50,7 +50,12 @@ pub(super) fn check<K: Kernel>(kernel: K, inputs: &[(&str, &SchemaRef)], output:
         let got = drive.epoch(&pushes).unwrap();
         assert_same(output, &format!("epoch {epoch} gives"), &got, &step.output);
         if let Some(contents) = &step.contents {
-            assert_same(output, &format!("after epoch {epoch} there is"), &drive.contents, contents);
+            assert_same(
+                output,
+                &format!("after epoch {epoch} there is"),
+                &drive.contents,
+                contents,
+            );
         }
     }
     drive
@@ -58,14 +63,23 @@ pub(super) fn check<K: Kernel>(kernel: K, inputs: &[(&str, &SchemaRef)], output:
 
 /// Compares bags, and shows both in the notation if they differ.
 pub(super) fn assert_same(schema: &SchemaRef, what: &str, got: &Bag, wanted: &Bag) {
-    assert!(got == wanted, "{what}\n{}but should be\n{}", show(schema, got), show(schema, wanted));
+    assert!(
+        got == wanted,
+        "{what}\n{}but should be\n{}",
+        show(schema, got),
+        show(schema, wanted)
+    );
 }
 
 /// Changes as lines.
 pub(super) fn show(schema: &SchemaRef, bag: &Bag) -> String {
     let line = |(row, count): (&Row, &i64)| {
         let sign = if *count < 0 { "-" } else { "+" };
-        let count = if count.abs() == 1 { String::new() } else { count.abs().to_string() };
+        let count = if count.abs() == 1 {
+            String::new()
+        } else {
+            count.abs().to_string()
+        };
         format!("  {sign}{count} {}\n", show_row(schema, row))
     };
     bag.iter().map(line).collect()
@@ -88,19 +102,36 @@ fn parse(inputs: &[(&str, &SchemaRef)], output: &SchemaRef, text: &str) -> BTree
     let mut epoch = 0;
     for line in lines {
         let (left, right) = line.split_at(middle.min(line.len()));
-        if let Some(Line { epoch: at, input, row, weight }) = parse_change(left, &names, |i| inputs[i].1) {
+        if let Some(Line {
+            epoch: at,
+            input,
+            row,
+            weight,
+        }) = parse_change(left, &names, |i| inputs[i].1)
+        {
             epoch = at;
             steps.entry(at).or_default().pushes.push((input, row, weight));
         }
-        let (right, contents) = right.split_once('=').map_or((right, None), |(right, all)| (right, Some(all)));
-        if let Some(Line { epoch: at, row, weight, .. }) = parse_change(right, &[], |_| output) {
+        let (right, contents) = right
+            .split_once('=')
+            .map_or((right, None), |(right, all)| (right, Some(all)));
+        if let Some(Line {
+            epoch: at, row, weight, ..
+        }) = parse_change(right, &[], |_| output)
+        {
             epoch = at;
             add(&mut steps.entry(at).or_default().output, &row, weight);
         }
         if let Some(contents) = contents {
             let mut bag = Bag::new();
             let listed = contents.split(',').filter(|row| !row.trim().is_empty());
-            listed.for_each(|row| add(&mut bag, &parse_row(output, &row.split_whitespace().collect::<Vec<_>>()), 1));
+            listed.for_each(|row| {
+                add(
+                    &mut bag,
+                    &parse_row(output, &row.split_whitespace().collect::<Vec<_>>()),
+                    1,
+                )
+            });
             steps.entry(epoch).or_default().contents = Some(bag);
         }
     }
@@ -109,7 +140,12 @@ fn parse(inputs: &[(&str, &SchemaRef)], output: &SchemaRef, text: &str) -> BTree
 
 fn parse_change<'a>(text: &str, names: &[&str], schema: impl Fn(usize) -> &'a SchemaRef) -> Option<Line> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
-    let epoch = words.first()?.strip_prefix('@').unwrap_or_else(|| panic!("an epoch in {text:?}")).parse().unwrap();
+    let epoch = words
+        .first()?
+        .strip_prefix('@')
+        .unwrap_or_else(|| panic!("an epoch in {text:?}"))
+        .parse()
+        .unwrap();
     words.remove(0);
     let input = names.iter().position(|name| words[0] == *name);
     if input.is_some() {
@@ -123,17 +159,29 @@ fn parse_change<'a>(text: &str, names: &[&str], schema: impl Fn(usize) -> &'a Sc
         "-" => -count,
         _ => panic!("a sign in {text:?}"),
     };
-    Some(Line { epoch, input, row: parse_row(schema(input), &words[1..]), weight })
+    Some(Line {
+        epoch,
+        input,
+        row: parse_row(schema(input), &words[1..]),
+        weight,
+    })
 }
 
 fn parse_row(schema: &SchemaRef, words: &[&str]) -> Row {
     assert_eq!(words.len(), schema.fields().len(), "one word per column in {words:?}");
-    let strict = CastOptions { safe: false, ..CastOptions::default() };
+    let strict = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     let column = |kind: &DataType, word: &str| -> ArrayRef {
         let text: ArrayRef = Arc::new(StringArray::from(vec![(word != "NULL").then_some(word)]));
         cast_with_options(&text, kind, &strict).unwrap()
     };
-    let columns = schema.fields().iter().zip(words).map(|(field, word)| column(field.data_type(), word));
+    let columns = schema
+        .fields()
+        .iter()
+        .zip(words)
+        .map(|(field, word)| column(field.data_type(), word));
     rows(&Changes::batch(schema.clone(), columns.collect(), 1).unwrap()).remove(0)
 }
 

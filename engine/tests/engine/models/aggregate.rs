@@ -24,7 +24,8 @@ fn groups<'a>(node: &Aggregate, held: &'a Bag) -> BTreeMap<Row, Group<'a>> {
 
 /// The whole result.
 pub fn results(node: &Aggregate, held: &Bag) -> Bag {
-    let row = |(key, group): (Row, Group<'_>)| (row_of(key, node.calls.iter().map(|call| value(node, call, &group))), 1);
+    let row =
+        |(key, group): (Row, Group<'_>)| (row_of(key, node.calls.iter().map(|call| value(node, call, &group))), 1);
     groups(node, held).into_iter().map(row).collect()
 }
 
@@ -39,7 +40,11 @@ pub fn state(node: &Aggregate, held: &Bag, table: usize) -> Bag {
             add(&mut state, &row_of(key, [rows].into_iter().chain(accumulators)), 1);
         } else {
             for (value, count) in kept(keepers[table - 1], &group) {
-                add(&mut state, &row_of(key.clone(), [value, Cell::Number(count as i128)]), 1);
+                add(
+                    &mut state,
+                    &row_of(key.clone(), [value, Cell::Number(count as i128)]),
+                    1,
+                );
             }
         }
     }
@@ -54,15 +59,28 @@ fn row_of(key: Row, rest: impl IntoIterator<Item = Cell>) -> Row {
 fn values(call: &AggregateCall, group: &Group<'_>) -> Vec<(Cell, i64)> {
     let passes = |row: &Row| call.filter.is_none_or(|filter| row[filter] == Cell::Number(1));
     let argument = |row: &Row| call.argument.map_or(Cell::Number(0), |argument| row[argument].clone());
-    let all = group.iter().filter(|(row, _)| passes(row)).map(|(row, count)| (argument(row), *count));
+    let all = group
+        .iter()
+        .filter(|(row, _)| passes(row))
+        .map(|(row, count)| (argument(row), *count));
     let all = all.filter(|(value, _)| !value.is_null());
-    if call.distinct { kept(call, group).into_keys().map(|value| (value, 1)).collect() } else { all.collect() }
+    if call.distinct {
+        kept(call, group).into_keys().map(|value| (value, 1)).collect()
+    } else {
+        all.collect()
+    }
 }
 
 /// Different values with their counts, where SQL's equality of floats decides what is different.
 fn kept(call: &AggregateCall, group: &Group<'_>) -> BTreeMap<Cell, i64> {
     let mut kept = BTreeMap::new();
-    for (value, count) in values(&AggregateCall { distinct: false, ..call.clone() }, group) {
+    for (value, count) in values(
+        &AggregateCall {
+            distinct: false,
+            ..call.clone()
+        },
+        group,
+    ) {
         *kept.entry(canonical(value)).or_default() += count;
     }
     kept
@@ -77,7 +95,11 @@ fn canonical(cell: Cell) -> Cell {
 }
 
 fn scale(kind: &DataType) -> u32 {
-    if let DataType::Decimal128(_, scale) = kind { *scale as u32 } else { 0 }
+    if let DataType::Decimal128(_, scale) = kind {
+        *scale as u32
+    } else {
+        0
+    }
 }
 
 fn value(node: &Aggregate, call: &AggregateCall, group: &Group<'_>) -> Cell {
@@ -85,8 +107,16 @@ fn value(node: &Aggregate, call: &AggregateCall, group: &Group<'_>) -> Cell {
     let count: i64 = values.iter().map(|(_, count)| *count).sum();
     match call.function {
         AggregateFunction::Count => Cell::Number(count as i128),
-        AggregateFunction::Min => values.into_iter().map(|(value, _)| canonical(value)).min_by(compare_values).unwrap_or(Cell::Null),
-        AggregateFunction::Max => values.into_iter().map(|(value, _)| canonical(value)).max_by(compare_values).unwrap_or(Cell::Null),
+        AggregateFunction::Min => values
+            .into_iter()
+            .map(|(value, _)| canonical(value))
+            .min_by(compare_values)
+            .unwrap_or(Cell::Null),
+        AggregateFunction::Max => values
+            .into_iter()
+            .map(|(value, _)| canonical(value))
+            .max_by(compare_values)
+            .unwrap_or(Cell::Null),
         _ if count == 0 => Cell::Null,
         _ => sum_or_mean(node, call, &values, count),
     }
@@ -98,7 +128,11 @@ fn sum_or_mean(node: &Aggregate, call: &AggregateCall, values: &[(Cell, i64)], c
     if matches!(argument, DataType::Float32 | DataType::Float64) {
         let sum = double_sum(values);
         let result = if mean { sum / count as f64 } else { sum };
-        let result = if call.output == DataType::Float32 { result as f32 as f64 } else { result };
+        let result = if call.output == DataType::Float32 {
+            result as f32 as f64
+        } else {
+            result
+        };
         return canonical_nan(result);
     }
     let sum = whole_sum(values);
@@ -117,7 +151,10 @@ fn rounded(dividend: i128, divisor: i128) -> i128 {
 }
 
 fn whole_sum(values: &[(Cell, i64)]) -> i128 {
-    values.iter().map(|(value, count)| value.number().unwrap() * *count as i128).sum()
+    values
+        .iter()
+        .map(|(value, count)| value.number().unwrap() * *count as i128)
+        .sum()
 }
 
 /// The exact sum, rounded once. Where plain addition is exact (small multiples of a quarter), it must agree.
@@ -128,7 +165,11 @@ fn double_sum(values: &[(Cell, i64)]) -> f64 {
     let plain = |value: f64| !value.is_finite() || (value.abs() < 1e6 && (value * 4.0).fract() == 0.0);
     if values.clone().all(|(value, _)| plain(value)) {
         let sum = values.fold(0.0, |sum, (value, count)| sum + value * count as f64);
-        assert!(sum == exact.value() || (sum.is_nan() && exact.value().is_nan()), "{sum} is not {}", exact.value());
+        assert!(
+            sum == exact.value() || (sum.is_nan() && exact.value().is_nan()),
+            "{sum} is not {}",
+            exact.value()
+        );
     }
     exact.value()
 }
@@ -141,13 +182,17 @@ fn canonical_nan(value: f64) -> Cell {
 fn accumulator(node: &Aggregate, call: &AggregateCall, group: &Group<'_>) -> Vec<Cell> {
     let values = values(call, group);
     let count = Cell::Number(values.iter().map(|(_, count)| *count as i128).sum());
-    let argument = call.argument.map(|argument| node.input_schema.field(argument).data_type());
+    let argument = call
+        .argument
+        .map(|argument| node.input_schema.field(argument).data_type());
     match (call.function, argument) {
         (AggregateFunction::Count, _) => vec![count],
         (AggregateFunction::Min | AggregateFunction::Max, _) => vec![value(node, call, group)],
         (_, Some(DataType::Float32 | DataType::Float64)) => {
             let (mut sum, mut bytes) = (ExactFloatSum::default(), Vec::new());
-            values.iter().for_each(|(value, count)| sum.add(value.double().unwrap(), *count));
+            values
+                .iter()
+                .for_each(|(value, count)| sum.add(value.double().unwrap(), *count));
             sum.to_bytes(&mut bytes);
             vec![canonical_nan(double_sum(&values)), Cell::Bytes(bytes), count]
         }

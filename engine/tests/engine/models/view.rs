@@ -21,7 +21,10 @@ pub fn nodes(plan: &ViewPlan, inputs: &Collections) -> Vec<Bag> {
             Node::Input { collection, .. } => inputs.get(collection).cloned().unwrap_or_default(),
             Node::Constant { rows } => added([rows]),
             Node::Map { input, program } => {
-                let given: Vec<_> = results[*input].iter().map(|(row, count)| (row.clone(), *count)).collect();
+                let given: Vec<_> = results[*input]
+                    .iter()
+                    .map(|(row, count)| (row.clone(), *count))
+                    .collect();
                 let given = changes(&plan.nodes[*input].schema(), &given);
                 added([&program.run(given).unwrap()])
             }
