@@ -73,7 +73,9 @@ impl FileSource {
     fn check_files(&self) -> Result<()> {
         let found = self.location.list()?;
         for path in &found {
-            policy::admit(path, &self.request.paths)?;
+            if !policy::admit(path, &self.request.paths)?.is_file() {
+                return Err(policy::unreadable(path, "it is not a regular file"));
+            }
             if !self.is_bounded() && found.len() == 1 && self.settings.is_compressed_by_name(path) {
                 return Err(compressed(&path.to_string_lossy()));
             }

@@ -185,10 +185,10 @@ impl JsonRows {
     #[inline(always)]
     fn value(&mut self, rows: &mut Rows, cursor: &mut Cursor<'_>, target: Target) -> Parsed<()> {
         let Target::Column { index, exact } = target else {
-            return cursor.skip_value(1);
+            return Self::unused(cursor);
         };
         let Some((column, row)) = rows.column(index, exact) else {
-            return cursor.skip_value(1);
+            return Self::unused(cursor);
         };
         if let Values::Int64(values) = &mut column.values
             && let Some(number) = cursor.short_integer()
@@ -199,7 +199,14 @@ impl JsonRows {
         self.scalar(column, row, cursor)
     }
 
+    fn unused(cursor: &mut Cursor<'_>) -> Parsed<()> {
+        cursor.blanks();
+        cursor.skip_value(1)
+    }
+
     fn scalar(&mut self, column: &mut Column, row: usize, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        // A gap that is known can be followed by more blanks than it had.
+        cursor.blanks();
         match cursor.peek() {
             b'"' => {
                 cursor.at += 1;

@@ -104,9 +104,7 @@ impl ParquetFile {
         let bytes = file.metadata().map_err(|error| error.to_string())?.len();
         let metadata = unpanicked(|| pages::metadata(&file, bytes))??;
         let described = metadata.file_metadata().schema_descr_ptr();
-        let roots = unpanicked(|| {
-            parquet_to_arrow_schema(&described, None).map_err(|error| error.to_string())
-        })??;
+        let roots = unpanicked(|| parquet_to_arrow_schema(&described, None).map_err(|error| error.to_string()))??;
         let mut sources = sources(schema, wanted, &roots)?;
         let needed: BTreeSet<usize> = sources
             .iter()

@@ -27,6 +27,15 @@ struct Known {
     offset: Option<PartitionOffset>,
 }
 
+/// What news of a file means.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// It can have more lines.
+    Lines,
+    /// It was read whole or not at all; `written`: its writer has just closed it.
+    Whole { written: bool },
+}
+
 /// The files being followed, by partition, and which partition a path is.
 #[derive(Default)]
 struct Files {
@@ -46,12 +55,17 @@ pub(crate) fn follow(source: &FileSource, output: &mut dyn SourceOutput, stop: &
     let mut files = Files::resumed(source);
     signal.look_everywhere();
     while let Some(changes) = signal.wait()? {
-        let changed = changed_files(source, &watch, changes)?;
+        let (changed, named) = changed_files(source, &mut watch, changes)?;
         for path in files.adopt(&changed, &source.request.paths) {
             watch.add_link(&path)?;
         }
+        let rule = if whole {
+            Rule::Whole { written: named }
+        } else {
+            Rule::Lines
+        };
         for path in &changed {
-            if !files.read(path, &mut reader, &mut sink, whole)? {
+            if !files.read(path, &mut reader, &mut sink, rule)? {
                 return Ok(());
             }
         }
@@ -60,22 +74,25 @@ pub(crate) fn follow(source: &FileSource, output: &mut dyn SourceOutput, stop: &
     Ok(())
 }
 
-/// The files of the location that may have changed.
-fn changed_files(source: &FileSource, watch: &Watch, changes: Changes) -> Result<BTreeSet<PathBuf>> {
+/// The files of the location that may have changed, and whether they are known to have been written.
+fn changed_files(source: &FileSource, watch: &mut Watch, changes: Changes) -> Result<(BTreeSet<PathBuf>, bool)> {
     if changes.everything {
-        return Ok(source.location.list()?.into_iter().collect());
+        watch.renew();
+        return Ok((source.location.list()?.into_iter().collect(), false));
     }
     let mut changed = BTreeSet::new();
+    let mut folders = changes.paths.iter().filter(|path| path.is_dir()).peekable();
+    if folders.peek().is_some() {
+        // A folder that has appeared can have files in it already.
+        folders.for_each(|folder| watch.add_folder(folder));
+        return Ok((source.location.list()?.into_iter().collect(), false));
+    }
     for path in changes.paths.iter().filter_map(|path| watch.shown(path)) {
-        if path.is_dir() {
-            // A folder that has appeared can have files in it already.
-            return Ok(source.location.list()?.into_iter().collect());
-        }
         if source.location.takes(&path) {
             changed.insert(path);
         }
     }
-    Ok(changed)
+    Ok((changed, true))
 }
 
 impl Files {
@@ -173,7 +190,7 @@ impl Files {
     }
 
     /// Reads what is new in a file; `false` if told to stop.
-    fn read(&mut self, path: &Path, reader: &mut Reader<'_>, sink: &mut Sink<'_>, whole: bool) -> Result<bool> {
+    fn read(&mut self, path: &Path, reader: &mut Reader<'_>, sink: &mut Sink<'_>, rule: Rule) -> Result<bool> {
         let Some(partition) = self.by_path.get(path) else {
             return Ok(true);
         };
@@ -181,26 +198,28 @@ impl Files {
             return Ok(true);
         };
         let done = known.offset.as_ref().is_some_and(|offset| offset.done);
-        if done || !path.exists() {
+        let rewritten = matches!(rule, Rule::Whole { written: true });
+        if (done && !rewritten) || !path.exists() {
             return Ok(true);
         }
+        // A whole file that gave nothing was perhaps read before it was finished.
+        let offset = known
+            .offset
+            .as_ref()
+            .filter(|offset| !(offset.done && offset.position == 0));
         let task = Task {
             partition,
             path,
-            offset: known.offset.as_ref(),
+            offset,
             until: None,
-            follow: !whole,
+            follow: matches!(rule, Rule::Lines),
         };
         let outcome = reader.read(&task, sink);
         let go_on = settle(outcome, &task, sink)?;
-        let reached = sink.latest(partition).cloned();
-        if let Some(offset) = reached {
-            known.offset = Some(offset);
+        if let Some(reached) = sink.latest(partition).cloned() {
+            known.offset = Some(reached);
         }
-        if whole
-            && go_on
-            && let Some(offset) = &mut known.offset
-        {
+        if let (true, Rule::Whole { .. }, Some(offset)) = (go_on, rule, &mut known.offset) {
             offset.done = true;
             sink.reached(partition, offset.clone());
         }

@@ -127,9 +127,11 @@ impl Input {
     /// # Returns
     /// Whether there may be more: `false` at the end.
     pub(crate) fn fill(&mut self) -> IoResult<bool> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         if self.buffer.len() < self.end + BLOCK_BYTES {
             let grown = (self.end + BLOCK_BYTES).max(self.buffer.len() + self.buffer.len() / 2);
             self.buffer.resize(grown, 0);

@@ -125,6 +125,22 @@ impl Watch {
         self.links.get(changed).cloned().or(below)
     }
 
+    /// Watches a folder that has appeared in the one watched, so that what is listed from now on is not missed.
+    pub(crate) fn add_folder(&mut self, changed: &Path) {
+        if self.deep
+            && let Err(error) = self.watcher.watch(changed, RecursiveMode::Recursive)
+        {
+            // It can be gone again.
+            tracing::debug!(folder = %changed.display(), "cannot watch folder: {error}");
+        }
+    }
+
+    /// Watches the folders there are now, when some can have been missed.
+    pub(crate) fn renew(&mut self) {
+        let real = self.real.clone();
+        self.add_folder(&real);
+    }
+
     /// Watches a file that a link leads out of the folder to.
     ///
     /// # Errors

@@ -271,15 +271,35 @@ fn csv_waits_for_its_header_and_parquet_for_its_writer() {
             ("follow", "true"),
         ],
     );
-    let mut source = Followed::start(asked);
-    for i in 0..3 {
+    let write = |i: i64| {
         let batch = RecordBatch::try_from_iter([("i", Arc::new(Int64Array::from(vec![i])) as _)]).unwrap();
         let file = File::create(folder.path().join(format!("{i}.parquet"))).unwrap();
         let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
+    };
+    write(0);
+    let mut source = Followed::start(asked);
+    assert_eq!(source.wait_for(1), ["0"]);
+    for i in 1..4 {
+        write(i);
         assert_eq!(source.wait_for(1), [i.to_string()]);
     }
+    std::fs::write(folder.path().join("1.parquet"), "something else").unwrap();
+    assert_eq!(source.wait_for(1), Vec::<String>::new());
+    assert!(
+        source.bad[0].reason.starts_with("it was cut short or replaced"),
+        "{}",
+        source.bad[0].reason
+    );
+    std::fs::write(folder.path().join("5.parquet"), "not finished").unwrap();
+    assert_eq!(source.wait_for(1), Vec::<String>::new());
+    write(5);
+    assert_eq!(
+        source.wait_for(1),
+        ["5"],
+        "a file that gave nothing is read when it is written again"
+    );
     source.end();
 }
 
