@@ -307,20 +307,20 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
     let keys: Vec<Field> = node.schema.fields().iter().take(node.keys.len()).map(|f| f.as_ref().clone()).collect();
     let mut fields = keys.clone();
     fields.push(Field::new("group_rows", DataType::Int64, false));
-    for (call, output) in node.calls.iter().zip(node.schema.fields().iter().skip(node.keys.len())) {
-        fields.extend(call.accumulator_fields(output.name(), &node.input_schema));
+    for call in &node.calls {
+        fields.extend(call.accumulator_fields(&call.label(&node.input_schema), &node.input_schema));
     }
     let key: Vec<usize> = (0..node.keys.len()).collect();
     let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
     let mut tables = vec![TableSchema { name: node.name.clone(), columns, key: key.clone(), unique: true }];
-    for (call, output) in node.calls.iter().zip(node.schema.fields().iter().skip(node.keys.len())) {
+    for call in &node.calls {
         if call.keeps_values() {
             let mut fields = keys.clone();
             let argument = node.input_schema.field(call.argument.expect("an aggregate of values has an argument"));
             fields.push(Field::new("value", argument.data_type().clone(), true));
             fields.push(Field::new("multiplicity", DataType::Int64, false));
             let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
-            let name = format!("{}_values_of_{}", node.name, output.name());
+            let name = format!("{}_{}_values", node.name, call.label(&node.input_schema));
             tables.push(TableSchema { name, columns, key: key.clone(), unique: false });
         }
     }
@@ -343,6 +343,15 @@ impl AggregateCall {
     /// Whether it keeps each value with its multiplicity: to follow deletions of extremes, or to count values once.
     pub fn keeps_values(&self) -> bool {
         self.distinct || matches!(self.function, AggregateFunction::Min | AggregateFunction::Max)
+    }
+
+    /// What its accumulator is called in the state table: the function, and the column it is over.
+    fn label(&self, input: &SchemaRef) -> String {
+        let distinct = if self.distinct { "_distinct" } else { "" };
+        match self.argument {
+            None => self.function.name().to_string(),
+            Some(argument) => format!("{}{distinct}_{}", self.function.name(), input.field(argument).name()),
+        }
     }
 
     /// Columns of its accumulator in the group's state table.

@@ -214,10 +214,9 @@ impl Database {
         self.check_not_started(&reads)?;
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
-        let sharded = plan.table.unique;
         let history = if self.config().selects_wait_for_sources { RUN_HISTORY_BYTES } else { VIEW_HISTORY_BYTES };
         let versioned =
-            Arc::new(VersionedTable::new(plan.table.clone(), workers, sharded, retention, history));
+            Arc::new(VersionedTable::new(plan.table.clone(), workers, true, retention, history));
         let status = Arc::new(ViewStatus::default());
         let new =
             NewView { id: definition.id, plan: plan.clone(), status: status.clone(), table: versioned.clone() };

@@ -21,6 +21,9 @@ use table::SCALARS;
 /// Key of a field's metadata that names its PostgreSQL type where the Arrow type does not imply it.
 pub const TYPE_KEY: &str = "cenote.type";
 
+/// The zone that the Arrow type of every `timestamptz` names.
+pub const TIMESTAMPTZ_ZONE: &str = "+00:00";
+
 /// OIDs that code elsewhere asks about.
 pub mod oid {
     #![allow(missing_docs)]
@@ -81,30 +84,58 @@ impl PgType {
         if let Some(scalar) = SCALARS.iter().find(|pg| pg.oid == oid) {
             return Some(*scalar);
         }
-        SCALARS.iter().find(|pg| pg.array == oid && oid != 0).map(PgType::array_of)
+        SCALARS
+            .iter()
+            .find(|pg| pg.array == oid && oid != 0)
+            .map(PgType::array_of)
     }
 
     /// The type by a name that SQL or the catalog uses (`int4`, `integer`, `_int4`, `integer[]`), without modifier.
     pub fn from_name(name: &str) -> Option<PgType> {
         let name = name.trim();
         if let Some(element) = name.strip_suffix("[]") {
-            return PgType::from_name(element).filter(|pg| pg.array != 0).map(|pg| pg.to_array());
+            return PgType::from_name(element)
+                .filter(|pg| pg.array != 0)
+                .map(|pg| pg.to_array());
         }
         let lower = name.to_ascii_lowercase();
         let scalar = SCALARS.iter().find(|pg| pg.name == lower || pg.display == lower);
-        let aliased = || table::ALIASES.iter().find(|(alias, _)| *alias == lower).map(|(_, oid)| table::scalar(*oid));
-        let array = || SCALARS.iter().find(|pg| lower.strip_prefix('_') == Some(pg.name) && pg.array != 0);
-        scalar.copied().or_else(aliased).or_else(|| array().map(PgType::array_of))
+        let aliased = || {
+            table::ALIASES
+                .iter()
+                .find(|(alias, _)| *alias == lower)
+                .map(|(_, oid)| table::scalar(*oid))
+        };
+        let array = || {
+            SCALARS
+                .iter()
+                .find(|pg| lower.strip_prefix('_') == Some(pg.name) && pg.array != 0)
+        };
+        scalar
+            .copied()
+            .or_else(aliased)
+            .or_else(|| array().map(PgType::array_of))
     }
 
     /// The array type whose elements are of this type; an array type is its own, as PostgreSQL has it.
     pub fn to_array(self) -> PgType {
-        if self.element != 0 { self } else { PgType::array_of(&self) }
+        if self.element != 0 {
+            self
+        } else {
+            PgType::array_of(&self)
+        }
     }
 
     fn array_of(element: &PgType) -> PgType {
         let name = table::array_name(element.oid);
-        PgType { oid: element.array, name, size: -1, element: element.oid, array: 0, display: element.display }
+        PgType {
+            oid: element.array,
+            name,
+            size: -1,
+            element: element.oid,
+            array: 0,
+            display: element.display,
+        }
     }
 
     /// Whether values are arrays.
@@ -143,7 +174,7 @@ impl PgType {
             oid::DATE => DataType::Date32,
             oid::TIME => DataType::Time64(TimeUnit::Microsecond),
             oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
-            oid::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            oid::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some(TIMESTAMPTZ_ZONE.into())),
             oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
             oid::NUMERIC | oid::UNKNOWN => return None,
             _ if table::is_oid_like(self.oid) => DataType::Int64,
@@ -186,7 +217,10 @@ impl ColumnType {
 
     /// The type that an Arrow type implies. What PostgreSQL has no word for is `text`.
     pub fn of_data_type(data_type: &DataType) -> ColumnType {
-        let plain = |oid| ColumnType { pg: table::scalar(oid), typmod: -1 };
+        let plain = |oid| ColumnType {
+            pg: table::scalar(oid),
+            typmod: -1,
+        };
         match data_type {
             DataType::Boolean => plain(oid::BOOL),
             DataType::Int8 | DataType::Int16 | DataType::UInt8 => plain(oid::INT2),
@@ -197,9 +231,10 @@ impl ColumnType {
             DataType::Decimal32(precision, scale)
             | DataType::Decimal64(precision, scale)
             | DataType::Decimal128(precision, scale)
-            | DataType::Decimal256(precision, scale) => {
-                ColumnType { pg: table::scalar(oid::NUMERIC), typmod: numeric_typmod(*precision, *scale) }
-            }
+            | DataType::Decimal256(precision, scale) => ColumnType {
+                pg: table::scalar(oid::NUMERIC),
+                typmod: numeric_typmod(*precision, *scale),
+            },
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                 plain(oid::BYTEA)
             }
@@ -210,7 +245,10 @@ impl ColumnType {
             DataType::Interval(_) | DataType::Duration(_) => plain(oid::INTERVAL),
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
                 let element = ColumnType::of(item);
-                ColumnType { pg: element.pg.to_array(), typmod: element.typmod }
+                ColumnType {
+                    pg: element.pg.to_array(),
+                    typmod: element.typmod,
+                }
             }
             DataType::Struct(_) => plain(oid::RECORD),
             DataType::Map(_, _) => plain(oid::JSON),
@@ -222,13 +260,23 @@ impl ColumnType {
     /// Reads a type with its modifier, such as `numeric(10,2)`, `varchar(20)[]` or `jsonb`.
     pub fn parse(text: &str) -> Option<ColumnType> {
         let Some((name, rest)) = text.split_once('(') else {
-            return Some(ColumnType { pg: PgType::from_name(text)?, typmod: -1 });
+            return Some(ColumnType {
+                pg: PgType::from_name(text)?,
+                typmod: -1,
+            });
         };
         let (arguments, suffix) = rest.split_once(')')?;
         // The catalog's type `char` takes no length; with one it is SQL's `character`.
-        let name = if name.trim().eq_ignore_ascii_case("char") { "bpchar" } else { name.trim() };
+        let name = if name.trim().eq_ignore_ascii_case("char") {
+            "bpchar"
+        } else {
+            name.trim()
+        };
         let pg = PgType::from_name(&format!("{name}{}", suffix.trim()))?;
-        let numbers: Vec<i32> = arguments.split(',').map(|part| part.trim().parse().ok()).collect::<Option<_>>()?;
+        let numbers: Vec<i32> = arguments
+            .split(',')
+            .map(|part| part.trim().parse().ok())
+            .collect::<Option<_>>()?;
         let scalar_oid = if pg.is_array() { pg.element } else { pg.oid };
         let typmod = match (scalar_oid, numbers.as_slice()) {
             (oid::NUMERIC, [precision]) => numeric_typmod(u8::try_from(*precision).ok()?, 0),

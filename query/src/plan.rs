@@ -89,7 +89,11 @@ impl ReadView {
     /// A planner whose names mean this view's contents.
     pub(crate) fn state(&self) -> SessionState {
         let catalogs = Arc::new(Catalogs { view: self.clone() });
-        SessionStateBuilder::new_from_existing(self.database.planner().clone()).with_catalog_list(catalogs).build()
+        let planner = self.database.planner().clone();
+        let mut state = SessionStateBuilder::new_from_existing(planner).with_catalog_list(catalogs).build();
+        // The time that now() stands for in this statement.
+        state.mark_start_execution();
+        state
     }
 
     /// A planner for materialized views.

@@ -40,7 +40,6 @@ use connection::Connection;
 use session::Session;
 use signals::Signals;
 use startup::Greeting;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -138,7 +137,11 @@ async fn serve_sessions(
     }
     drop(listener);
     let _ = stop.send(true);
-    let farewell = async { while let Some(ended) = clients.join_next().await { report(ended) } };
+    let farewell = async {
+        while let Some(ended) = clients.join_next().await {
+            report(ended)
+        }
+    };
     if tokio::time::timeout(limits.shutdown_grace, farewell).await.is_err() {
         clients.shutdown().await;
     }
@@ -147,11 +150,15 @@ async fn serve_sessions(
 
 /// Lets the system notice clients whose machine vanished: accepted sockets inherit this from the listener.
 fn keep_alive(listener: &TcpListener) -> Result<()> {
-    let probes = socket2::TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(10));
-    socket2::SockRef::from(listener).set_tcp_keepalive(&probes).map_err(|error| {
-        let message = format!("cannot listen for PostgreSQL clients: {error}");
-        Error::new(ErrorKind::Unavailable, "PG-0001", message).source(error)
-    })
+    let probes = socket2::TcpKeepalive::new()
+        .with_time(Duration::from_secs(60))
+        .with_interval(Duration::from_secs(10));
+    socket2::SockRef::from(listener)
+        .set_tcp_keepalive(&probes)
+        .map_err(|error| {
+            let message = format!("cannot listen for PostgreSQL clients: {error}");
+            Error::new(ErrorKind::Unavailable, "PG-0001", message).source(error)
+        })
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
@@ -200,13 +207,15 @@ impl Door {
         let mut stopped = self.stopped.clone();
         let greeting = tokio::select! {
             greeting = tokio::time::timeout(self.limits.startup_timeout, startup::greet(&mut wire)) => greeting,
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+            () = signals::wait_for_stop(&mut stopped) => return,
         };
         match greeting {
             Ok(Greeting::Session(startup)) if has_seat => {
                 let (key, cancelled) = self.keys.issue();
                 let signals = Signals::new(cancelled, self.stopped);
-                Connection::new(wire, (self.sessions)(), signals, self.limits).run(startup, key).await;
+                Connection::new(wire, (self.sessions)(), signals, self.limits)
+                    .run(startup, key)
+                    .await;
             }
             Ok(Greeting::Session(_)) => {
                 let error = Error::new(ErrorKind::Unavailable, "PG-0002", "sorry, too many clients already");

@@ -22,6 +22,22 @@ struct Call {
 struct Below(Vec<Expr>);
 
 impl Below {
+    /// Names for the computed columns, which their state tables show: a column's own, else a number; each once.
+    fn names(&self) -> Vec<(Option<datafusion::common::TableReference>, Arc<Field>)> {
+        let mut seen = std::collections::HashSet::new();
+        let mut named = Vec::new();
+        for (index, expr) in self.0.iter().enumerate() {
+            let own = match strip_cast(expr) {
+                Expr::Column(column) => column.name.clone(),
+                _ => format!("expr_{}", index + 1),
+            };
+            let name = if seen.insert(own.clone()) { own } else { format!("{own}_{}", index + 1) };
+            seen.insert(name.clone());
+            named.push((None, Arc::new(Field::new(name, DataType::Null, true))));
+        }
+        named
+    }
+
     fn position(&mut self, expr: &Expr) -> usize {
         if let Some(known) = self.0.iter().position(|known| known == expr) {
             return known;
@@ -39,10 +55,9 @@ impl Lowering {
         let input = self.lower(&aggregate.input)?;
         let mut below = Below(aggregate.group_expr.iter().map(|expr| unalias(expr).clone()).collect());
         let keys = below.0.len();
-        let calls: Vec<Call> = aggregate.aggr_expr.iter().map(|expr| call_of(expr, &mut below)).collect::<Result<_>>()?;
-        let names: Vec<_> = (0..below.0.len())
-            .map(|index| (None, Arc::new(Field::new(format!("{index}"), DataType::Null, true))))
-            .collect();
+        let calls: Vec<Call> =
+            aggregate.aggr_expr.iter().map(|expr| call_of(expr, &mut below, &input.schema)).collect::<Result<_>>()?;
+        let names = below.names();
         let key_positions: Vec<usize> = (0..keys).collect();
         let projected = self.project(input, &below.0, &df_schema(names)?, &key_positions)?;
         self.aggregate_node(plan, projected, keys, calls, &aggregate.schema)
@@ -95,6 +110,38 @@ impl Lowering {
     }
 }
 
+fn strip_cast(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => strip_cast(&cast.expr),
+        Expr::Alias(alias) => strip_cast(&alias.expr),
+        other => other,
+    }
+}
+
+/// The argument without the cast that makes PostgreSQL's result type: the kernel sums integers exactly as they are.
+fn exact_argument<'a>(function: AggregateFunction, argument: &'a Expr, input: &DFSchema) -> &'a Expr {
+    match argument {
+        Expr::Cast(cast) if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) => {
+            let target = cast.field.data_type();
+            if matches!(target, DataType::Decimal128(_, _) | DataType::Int64) && is_integer_column(&cast.expr, input) {
+                return &cast.expr;
+            }
+            argument
+        }
+        other => other,
+    }
+}
+
+/// Whether an expression is a bare column of whole numbers, whose casts to wider types change no value.
+fn is_integer_column(expr: &Expr, input: &DFSchema) -> bool {
+    let Expr::Column(column) = expr else {
+        return false;
+    };
+    input.maybe_index_of_column(column).is_some_and(|index| {
+        matches!(input.field(index).data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64)
+    })
+}
+
 fn unalias(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unalias(&alias.expr),
@@ -102,7 +149,7 @@ fn unalias(expr: &Expr) -> &Expr {
     }
 }
 
-fn call_of(expr: &Expr, below: &mut Below) -> Result<Call> {
+fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
     let Expr::AggregateFunction(CallExpr { func, params }) = unalias(expr) else {
         return Err(not_supported(format!("the aggregate {expr}")));
     };
@@ -118,7 +165,7 @@ fn call_of(expr: &Expr, below: &mut Below) -> Result<Call> {
     let argument = match params.args.as_slice() {
         [] => None,
         [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => None,
-        [argument] => Some(below.position(argument)),
+        [argument] => Some(below.position(exact_argument(function, argument, input))),
         _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
     };
     if !params.order_by.is_empty() && function != AggregateFunction::Count {

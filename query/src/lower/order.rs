@@ -88,7 +88,17 @@ impl Lowering {
         let name = (qualifier.cloned(), field.name().clone());
         let partition = function.params.partition_by.clone();
         let range = Range { offset: 0, limit: None };
-        self.top_n(plan, input, &partition, &function.params.order_by, range, Some(name))
+        let numbered = self.top_n(plan, input, &partition, &function.params.order_by, range, Some(name))?;
+        // Expressions above were planned for the type that the planner gives row numbers.
+        let exprs: Vec<Expr> = (0..=number)
+            .map(|column| {
+                let expr = column_expr(&numbered.schema, column);
+                let wanted = names.field(column).data_type().clone();
+                if column == number { datafusion::prelude::cast(expr, wanted) } else { expr }
+            })
+            .collect();
+        let named = numbered.schema.as_ref().clone();
+        self.project(numbered, &exprs, &named, &[])
     }
 
     fn top_n(

@@ -48,13 +48,25 @@ impl<'a> BinaryEncoder<'a> {
 }
 
 fn no_binary(pg: &PgType) -> Error {
-    let message = format!("cannot send {} in binary format: only its text form is supported", pg.display(-1));
+    let message = format!(
+        "cannot send {} in binary format: only its text form is supported",
+        pg.display(-1)
+    );
     Error::new(ErrorKind::Unsupported, "VALUE-0008", message).attempt("ask for the column in text format")
 }
 
 fn out_of_range(pg: &PgType) -> Error {
-    let state = if matches!(pg.oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL) { "22008" } else { "22003" };
-    Error::new(ErrorKind::Invalid, "VALUE-0002", format!("{} out of range", pg.input_name())).sqlstate(state)
+    let state = if matches!(pg.oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL) {
+        "22008"
+    } else {
+        "22003"
+    };
+    Error::new(
+        ErrorKind::Invalid,
+        "VALUE-0002",
+        format!("{} out of range", pg.input_name()),
+    )
+    .sqlstate(state)
 }
 
 fn write_cell(out: &mut Vec<u8>, pg: &PgType, cells: &Cells<'_>, row: usize) -> Result<()> {
@@ -74,7 +86,9 @@ fn write_cell(out: &mut Vec<u8>, pg: &PgType, cells: &Cells<'_>, row: usize) -> 
         oid::INT2 | oid::INT4 | oid::INT8 => write_integer(out, pg, values, row)?,
         oid::FLOAT4 | oid::FLOAT8 => write_float(out, pg, values, row),
         oid::NUMERIC => write_numeric(out, values, row),
-        oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL => write_moment(out, pg, values, row)?,
+        oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL => {
+            write_moment(out, pg, values, row)?
+        }
         oid::UUID => write_uuid(out, values, row),
         _ => write_other(out, pg, values, row)?,
     };
@@ -121,7 +135,11 @@ fn write_numeric(out: &mut Vec<u8>, values: &Values<'_>, row: usize) -> bool {
     let point = unsigned.iter().position(|byte| *byte == b'.').unwrap_or(unsigned.len());
     let fraction = unsigned.get(point + 1..).unwrap_or_default();
     let whole = &unsigned[..point];
-    let mut digits: Vec<u16> = whole.rchunks(4).rev().map(|chunk| base_10000(chunk, chunk.len())).collect();
+    let mut digits: Vec<u16> = whole
+        .rchunks(4)
+        .rev()
+        .map(|chunk| base_10000(chunk, chunk.len()))
+        .collect();
     let mut weight = digits.len() as i16 - 1;
     digits.extend(fraction.chunks(4).map(|chunk| base_10000(chunk, 4)));
     let leading = digits.iter().take_while(|digit| **digit == 0).count();
@@ -135,20 +153,33 @@ fn write_numeric(out: &mut Vec<u8>, values: &Values<'_>, row: usize) -> bool {
     }
     out.extend_from_slice(&(digits.len() as u16).to_be_bytes());
     out.extend_from_slice(&weight.to_be_bytes());
-    out.extend_from_slice(&if is_negative && !digits.is_empty() { 0x4000u16 } else { 0 }.to_be_bytes());
+    out.extend_from_slice(
+        &if is_negative && !digits.is_empty() {
+            0x4000u16
+        } else {
+            0
+        }
+        .to_be_bytes(),
+    );
     out.extend_from_slice(&(fraction.len() as u16).to_be_bytes());
-    digits.iter().for_each(|digit| out.extend_from_slice(&digit.to_be_bytes()));
+    digits
+        .iter()
+        .for_each(|digit| out.extend_from_slice(&digit.to_be_bytes()));
     true
 }
 
 fn base_10000(digits: &[u8], width: usize) -> u16 {
-    (0..width).fold(0, |number, index| number * 10 + digits.get(index).map_or(0, |digit| (digit - b'0') as u16))
+    (0..width).fold(0, |number, index| {
+        number * 10 + digits.get(index).map_or(0, |digit| (digit - b'0') as u16)
+    })
 }
 
 fn write_moment(out: &mut Vec<u8>, pg: &PgType, values: &Values<'_>, row: usize) -> Result<bool> {
     match (pg.oid, values) {
         (oid::DATE, Values::Date32(days)) => {
-            let days = days[row].checked_sub(POSTGRES_EPOCH_DAYS).ok_or_else(|| out_of_range(pg))?;
+            let days = days[row]
+                .checked_sub(POSTGRES_EPOCH_DAYS)
+                .ok_or_else(|| out_of_range(pg))?;
             out.extend_from_slice(&days.to_be_bytes());
         }
         (oid::TIME, _) => match values.time_nanos(row) {
@@ -158,7 +189,9 @@ fn write_moment(out: &mut Vec<u8>, pg: &PgType, values: &Values<'_>, row: usize)
         (oid::TIMESTAMP, Values::Timestamp(_, _)) | (oid::TIMESTAMPTZ, Values::Timestamptz(_, _)) => {
             let moment = values.moment(row).ok_or_else(|| out_of_range(pg))?;
             let days = moment.days - POSTGRES_EPOCH_DAYS as i64;
-            let micros = days.checked_mul(DAY_MICROS).and_then(|micros| micros.checked_add((moment.nanos / 1_000) as i64));
+            let micros = days
+                .checked_mul(DAY_MICROS)
+                .and_then(|micros| micros.checked_add((moment.nanos / 1_000) as i64));
             // The two ends are PostgreSQL's infinities.
             let micros = micros.filter(|micros| !matches!(*micros, i64::MIN | i64::MAX));
             out.extend_from_slice(&micros.ok_or_else(|| out_of_range(pg))?.to_be_bytes());
@@ -181,7 +214,12 @@ fn write_uuid(out: &mut Vec<u8>, values: &Values<'_>, row: usize) -> bool {
         out.extend_from_slice(bytes);
         return true;
     }
-    let digits: Vec<u32> = values.text(row).into_iter().flat_map(str::chars).filter_map(|c| c.to_digit(16)).collect();
+    let digits: Vec<u32> = values
+        .text(row)
+        .into_iter()
+        .flat_map(str::chars)
+        .filter_map(|c| c.to_digit(16))
+        .collect();
     if digits.len() != 32 {
         return false;
     }
@@ -226,7 +264,10 @@ fn write_array(out: &mut Vec<u8>, element: &PgType, ranges: &Ranges<'_>, cells: 
     sizes.push(indices.len());
     while let Values::List(inner, elements) = &innermost.values {
         let size = indices.first().map_or(0, |index| inner.of(*index).len());
-        if indices.iter().any(|index| innermost.is_null(*index) || inner.of(*index).len() != size) {
+        if indices
+            .iter()
+            .any(|index| innermost.is_null(*index) || inner.of(*index).len() != size)
+        {
             return Err(no_binary(&element.to_array()).fact("reason", "its inner arrays differ in length"));
         }
         indices = indices.iter().flat_map(|index| inner.of(*index)).collect();

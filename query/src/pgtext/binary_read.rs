@@ -2,7 +2,7 @@
 
 use super::calendar::{DAY_MICROS, POSTGRES_EPOCH_DAYS};
 use super::read_number::parse_numeric;
-use crate::pgtype::{PgType, oid};
+use crate::pgtype::{PgType, TIMESTAMPTZ_ZONE, oid};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
@@ -32,7 +32,9 @@ pub fn parse_binary(bytes: &[u8], pg: &PgType) -> Result<ScalarValue> {
         oid::DATE => ScalarValue::Date32(Some(read_days(bytes, pg)?)),
         oid::TIME => ScalarValue::Time64Microsecond(Some(read_time_of_day(bytes, pg)?)),
         oid::TIMESTAMP => ScalarValue::TimestampMicrosecond(Some(read_micros(bytes, pg)?), None),
-        oid::TIMESTAMPTZ => ScalarValue::TimestampMicrosecond(Some(read_micros(bytes, pg)?), Some("UTC".into())),
+        oid::TIMESTAMPTZ => {
+            ScalarValue::TimestampMicrosecond(Some(read_micros(bytes, pg)?), Some(TIMESTAMPTZ_ZONE.into()))
+        }
         oid::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(read_interval(bytes, pg)?)),
         oid::UUID => ScalarValue::Utf8(Some(uuid_text(fixed(bytes, pg)?))),
         oid::JSONB => match bytes.split_first() {
@@ -43,7 +45,10 @@ pub fn parse_binary(bytes: &[u8], pg: &PgType) -> Result<ScalarValue> {
         oid::NAME | oid::CHAR | oid::UNKNOWN => ScalarValue::Utf8(Some(read_text(bytes)?)),
         _ if pg.size == -1 && pg.oid != oid::RECORD => ScalarValue::Utf8(Some(read_text(bytes)?)),
         _ => {
-            let message = format!("cannot read {} in binary format: only its text form is supported", pg.display(-1));
+            let message = format!(
+                "cannot read {} in binary format: only its text form is supported",
+                pg.display(-1)
+            );
             return Err(Error::new(ErrorKind::Unsupported, "VALUE-0008", message));
         }
     })
@@ -65,7 +70,9 @@ fn out_of_range(pg: &PgType) -> Error {
 }
 
 fn fixed<const N: usize>(bytes: &[u8], pg: &PgType) -> Result<[u8; N]> {
-    bytes.try_into().map_err(|_| malformed(pg).fact("bytes", bytes.len()).fact("expected", N))
+    bytes
+        .try_into()
+        .map_err(|_| malformed(pg).fact("bytes", bytes.len()).fact("expected", N))
 }
 
 fn read_text(bytes: &[u8]) -> Result<String> {
@@ -85,13 +92,19 @@ fn read_days(bytes: &[u8], pg: &PgType) -> Result<i32> {
 
 fn read_time_of_day(bytes: &[u8], pg: &PgType) -> Result<i64> {
     let micros = i64::from_be_bytes(fixed(bytes, pg)?);
-    if (0..=DAY_MICROS).contains(&micros) { Ok(micros) } else { Err(out_of_range(pg)) }
+    if (0..=DAY_MICROS).contains(&micros) {
+        Ok(micros)
+    } else {
+        Err(out_of_range(pg))
+    }
 }
 
 fn read_micros(bytes: &[u8], pg: &PgType) -> Result<i64> {
     match i64::from_be_bytes(fixed(bytes, pg)?) {
         i64::MIN | i64::MAX => Err(infinite(pg)),
-        micros => micros.checked_add(POSTGRES_EPOCH_DAYS as i64 * DAY_MICROS).ok_or_else(|| out_of_range(pg)),
+        micros => micros
+            .checked_add(POSTGRES_EPOCH_DAYS as i64 * DAY_MICROS)
+            .ok_or_else(|| out_of_range(pg)),
     }
 }
 
@@ -153,12 +166,23 @@ fn numeric_text(bytes: &[u8], pg: &PgType) -> Result<String> {
         _ => return Err(malformed(pg)),
     }
     if !digits.is_empty() && (weight.abs() > NUMERIC_DIGITS_MAX || scale > NUMERIC_DIGITS_MAX) {
-        let error = Error::new(ErrorKind::Invalid, "VALUE-0002", "value is out of range for type numeric");
+        let error = Error::new(
+            ErrorKind::Invalid,
+            "VALUE-0002",
+            "value is out of range for type numeric",
+        );
         return Err(error.sqlstate("22003").fact("limit", "38 digits"));
     }
-    let digit_at = |place: i32| usize::try_from(weight - place).ok().and_then(|index| digits.get(index)).copied();
+    let digit_at = |place: i32| {
+        usize::try_from(weight - place)
+            .ok()
+            .and_then(|index| digits.get(index))
+            .copied()
+    };
     let mut text = String::from(if sign == 0x4000 { "-0" } else { "0" });
-    (0..=weight.max(0)).rev().for_each(|place| text.push_str(&format!("{:04}", digit_at(place).unwrap_or(0))));
+    (0..=weight.max(0))
+        .rev()
+        .for_each(|place| text.push_str(&format!("{:04}", digit_at(place).unwrap_or(0))));
     text.push('.');
     let start = text.len();
     let groups = (scale.min(NUMERIC_DIGITS_MAX) + 3) / 4;
@@ -177,7 +201,10 @@ fn read_array(bytes: &[u8], pg: &PgType) -> Result<ScalarValue> {
         return Err(malformed(pg).sqlstate("42804").fact("element type sent", sent));
     }
     if dimensions > 1 {
-        let message = format!("cannot read a {} parameter: it has {dimensions} dimensions", pg.display(-1));
+        let message = format!(
+            "cannot read a {} parameter: it has {dimensions} dimensions",
+            pg.display(-1)
+        );
         return Err(Error::new(ErrorKind::Unsupported, "VALUE-0005", message));
     }
     let count = if dimensions == 1 { reader.i32() } else { Some(0) };
@@ -190,7 +217,10 @@ fn read_array(bytes: &[u8], pg: &PgType) -> Result<ScalarValue> {
             -1 => None,
             length => {
                 let length = usize::try_from(length).map_err(|_| malformed(pg))?;
-                Some(parse_binary(reader.take(length).ok_or_else(|| malformed(pg))?, &element)?)
+                Some(parse_binary(
+                    reader.take(length).ok_or_else(|| malformed(pg))?,
+                    &element,
+                )?)
             }
         });
     }
@@ -207,12 +237,25 @@ fn list_of(values: Vec<Option<ScalarValue>>, element: &PgType) -> Result<ScalarV
         _ => None,
     });
     let decimal = DataType::Decimal128(super::read_number::DIGITS_MAX, scales.max().unwrap_or(0));
-    let data_type = element.data_type().unwrap_or(if element.oid == oid::NUMERIC { decimal } else { DataType::Utf8 });
+    let data_type = element.data_type().unwrap_or(if element.oid == oid::NUMERIC {
+        decimal
+    } else {
+        DataType::Utf8
+    });
     let lost = |error| Error::bug(format!("an array parameter is lost: {error}"));
     let null = ScalarValue::try_from(&data_type).map_err(lost)?;
     let cast = |value: Option<ScalarValue>| value.map_or(Ok(null.clone()), |value| value.cast_to(&data_type));
-    let values: Vec<ScalarValue> = values.into_iter().map(cast).collect::<Result<_, _>>().map_err(|error| {
-        Error::new(ErrorKind::Invalid, "VALUE-0002", format!("cannot read a numeric[] parameter: {error}")).sqlstate("22003")
-    })?;
+    let values: Vec<ScalarValue> = values
+        .into_iter()
+        .map(cast)
+        .collect::<Result<_, _>>()
+        .map_err(|error| {
+            Error::new(
+                ErrorKind::Invalid,
+                "VALUE-0002",
+                format!("cannot read a numeric[] parameter: {error}"),
+            )
+            .sqlstate("22003")
+        })?;
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, &data_type)))
 }

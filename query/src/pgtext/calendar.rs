@@ -99,7 +99,10 @@ impl Moment {
     pub(crate) fn of_ticks(ticks: i64, per_second: i64) -> Moment {
         let per_day = per_second * DAY_SECONDS;
         let rest = ticks.rem_euclid(per_day) as u64;
-        Moment { days: ticks.div_euclid(per_day), nanos: rest * (1_000_000_000 / per_second as u64) }
+        Moment {
+            days: ticks.div_euclid(per_day),
+            nanos: rest * (1_000_000_000 / per_second as u64),
+        }
     }
 
     fn seconds(self) -> i64 {
@@ -160,7 +163,11 @@ pub(crate) struct Span {
 pub(crate) fn write_interval(out: &mut Vec<u8>, span: Span) {
     let start = out.len();
     let mut is_before = false;
-    for (value, unit) in [(span.months / 12, "year"), (span.months % 12, "mon"), (span.days, "day")] {
+    for (value, unit) in [
+        (span.months / 12, "year"),
+        (span.months % 12, "mon"),
+        (span.days, "day"),
+    ] {
         if value == 0 {
             continue;
         }

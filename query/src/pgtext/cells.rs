@@ -9,11 +9,10 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
     ArrowNativeType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
     DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type,
-    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTime, IntervalDayTimeType,
-    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTime, IntervalDayTimeType, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -90,7 +89,10 @@ impl<'a> Cells<'a> {
     /// # Errors
     /// `Unsupported`: the Arrow type has no written form.
     pub(crate) fn new(array: &'a dyn Array) -> Result<Cells<'a>> {
-        Ok(Cells { nulls: array.logical_nulls(), values: Values::new(array)? })
+        Ok(Cells {
+            nulls: array.logical_nulls(),
+            values: Values::new(array)?,
+        })
     }
 
     /// Whether the cell is NULL.
@@ -163,10 +165,18 @@ impl<'a> Values<'a> {
             }
             DataType::Dictionary(_, _) => {
                 let dictionary = array.as_any_dictionary();
-                let keys = if dictionary.values().is_empty() { Vec::new() } else { dictionary.normalized_keys() };
+                let keys = if dictionary.values().is_empty() {
+                    Vec::new()
+                } else {
+                    dictionary.normalized_keys()
+                };
                 Values::Dictionary(keys, Box::new(Cells::new(dictionary.values().as_ref())?))
             }
-            _ => return Values::numeric(array).or_else(|| Values::temporal(array)).ok_or_else(|| unsupported(array)),
+            _ => {
+                return Values::numeric(array)
+                    .or_else(|| Values::temporal(array))
+                    .ok_or_else(|| unsupported(array));
+            }
         })
     }
 
@@ -182,12 +192,8 @@ impl<'a> Values<'a> {
             DataType::UInt64 => Values::UInt64(array.as_primitive::<UInt64Type>().values()),
             DataType::Float32 => Values::Float32(array.as_primitive::<Float32Type>().values()),
             DataType::Float64 => Values::Float64(array.as_primitive::<Float64Type>().values()),
-            DataType::Decimal32(_, scale) => {
-                Values::Decimal32(array.as_primitive::<Decimal32Type>().values(), *scale)
-            }
-            DataType::Decimal64(_, scale) => {
-                Values::Decimal64(array.as_primitive::<Decimal64Type>().values(), *scale)
-            }
+            DataType::Decimal32(_, scale) => Values::Decimal32(array.as_primitive::<Decimal32Type>().values(), *scale),
+            DataType::Decimal64(_, scale) => Values::Decimal64(array.as_primitive::<Decimal64Type>().values(), *scale),
             DataType::Decimal128(_, scale) => {
                 Values::Decimal128(array.as_primitive::<Decimal128Type>().values(), *scale)
             }
@@ -299,22 +305,40 @@ impl<'a> Values<'a> {
     /// The interval in this row, if these are intervals or durations.
     pub(crate) fn span(&self, row: usize) -> Option<Span> {
         Some(match self {
-            Values::IntervalMonths(months) => Span { months: months[row], ..Span::default() },
+            Values::IntervalMonths(months) => Span {
+                months: months[row],
+                ..Span::default()
+            },
             Values::IntervalDays(values) => {
                 let value = values[row];
-                Span { months: 0, days: value.days, nanos: value.milliseconds as i64 * 1_000_000 }
+                Span {
+                    months: 0,
+                    days: value.days,
+                    nanos: value.milliseconds as i64 * 1_000_000,
+                }
             }
             Values::Interval(values) => {
                 let value = values[row];
-                Span { months: value.months, days: value.days, nanos: value.nanoseconds }
+                Span {
+                    months: value.months,
+                    days: value.days,
+                    nanos: value.nanoseconds,
+                }
             }
-            Values::Duration(ticks, nanos) => Span { months: 0, days: 0, nanos: ticks[row].saturating_mul(*nanos) },
+            Values::Duration(ticks, nanos) => Span {
+                months: 0,
+                days: 0,
+                nanos: ticks[row].saturating_mul(*nanos),
+            },
             _ => return None,
         })
     }
 }
 
 fn unsupported(array: &dyn Array) -> Error {
-    let message = format!("cannot write values of Arrow type {}: PostgreSQL has no such type", array.data_type());
+    let message = format!(
+        "cannot write values of Arrow type {}: PostgreSQL has no such type",
+        array.data_type()
+    );
     Error::new(ErrorKind::Unsupported, "VALUE-0007", message).attempt("cast the column to text")
 }

@@ -34,7 +34,11 @@ impl<'a> JsonWriter<'a> {
     /// `Unsupported`: the Arrow type has no JSON form (unions, run-end encoded arrays).
     pub fn new(field: &Field, array: &'a dyn Array, numbers_raw: bool) -> Result<JsonWriter<'a>> {
         let is_json = matches!(ColumnType::of(field).pg.oid, oid::JSON | oid::JSONB);
-        Ok(JsonWriter { cells: Cells::new(array)?, is_json, numbers_raw })
+        Ok(JsonWriter {
+            cells: Cells::new(array)?,
+            is_json,
+            numbers_raw,
+        })
     }
 
     /// Appends the cell; `null` for NULL.
@@ -42,7 +46,12 @@ impl<'a> JsonWriter<'a> {
     /// # Panics
     /// If `row` is not below the array's length.
     pub fn write(&self, out: &mut Vec<u8>, row: usize) {
-        match self.cells.values.text(row).filter(|_| self.is_json && !self.cells.is_null(row)) {
+        match self
+            .cells
+            .values
+            .text(row)
+            .filter(|_| self.is_json && !self.cells.is_null(row))
+        {
             Some(text) => out.extend_from_slice(text.as_bytes()),
             None => write_cell(out, &self.cells, row, self.numbers_raw),
         }
@@ -91,14 +100,22 @@ fn write_plain(out: &mut Vec<u8>, values: &Values<'_>, row: usize, raw: bool) {
     if let Some(text) = values.text(row) {
         write_string(out, text);
     } else if let Some(value) = values.integer(row) {
-        quoted_unless(out, raw || value.unsigned_abs() <= EXACT_MAX, |out| match u64::try_from(value) {
-            Ok(value) => write_u64(out, value),
-            Err(_) => write_i64(out, value as i64),
-        });
+        quoted_unless(
+            out,
+            raw || value.unsigned_abs() <= EXACT_MAX,
+            |out| match u64::try_from(value) {
+                Ok(value) => write_u64(out, value),
+                Err(_) => write_i64(out, value as i64),
+            },
+        );
     } else if let Some((value, scale)) = values.decimal(row) {
         quoted_unless(out, raw, |out| write_decimal(out, value, scale));
     } else if let Some(moment) = values.moment(row) {
-        let suffix: &[u8] = if matches!(values, Values::Timestamptz(_, _)) { b"Z" } else { b"" };
+        let suffix: &[u8] = if matches!(values, Values::Timestamptz(_, _)) {
+            b"Z"
+        } else {
+            b""
+        };
         quoted(out, |out| {
             write_timestamp(out, moment, b'T');
             out.extend_from_slice(suffix);
@@ -164,7 +181,12 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
             other => out.extend_from_slice(&[
-                b'\\', b'u', b'0', b'0', HEX[(other >> 4) as usize], HEX[(other & 15) as usize],
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                HEX[(other >> 4) as usize],
+                HEX[(other & 15) as usize],
             ]),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Floats are the shortest digits that read back as the same value *from the inside* of the rounding interval:
 //! PostgreSQL does not use an interval's end points, since not every reader rounds half to even (`1e23` prints as
-//! `9.999999999999999e+22`). Rust's shortest digits may be an end point; [`is_midpoint`] finds these few.
+//! `9.999999999999999e+22`). Rust's shortest digits may be an end point; [`is_midpoint`] finds these few. And of two
+//! shortest decimals that are equally near, PostgreSQL takes the even one and Rust the larger one: [`is_tie`].
 
 use std::io::Write;
 
@@ -78,7 +79,9 @@ pub(crate) fn write_f64(out: &mut Vec<u8>, value: f64) {
     let bits = value.to_bits();
     let (fraction, biased) = (bits & ((1 << 52) - 1), (bits >> 52) as i32 & 0x7ff);
     let binary = Binary::new(fraction, biased, 52, 1075);
-    write_float(out, value, 15, binary, |text| text.parse::<f64>().is_ok_and(|read| read == value));
+    write_float(out, value, 15, binary, |text| {
+        text.parse::<f64>().is_ok_and(|read| read == value)
+    });
 }
 
 /// Appends a `real`.
@@ -86,7 +89,9 @@ pub(crate) fn write_f32(out: &mut Vec<u8>, value: f32) {
     let bits = value.to_bits();
     let (fraction, biased) = (bits as u64 & ((1 << 23) - 1), (bits >> 23) as i32 & 0xff);
     let binary = Binary::new(fraction, biased, 23, 150);
-    write_float(out, value, 6, binary, |text| text.parse::<f32>().is_ok_and(|read| read == value));
+    write_float(out, value, 6, binary, |text| {
+        text.parse::<f32>().is_ok_and(|read| read == value)
+    });
 }
 
 /// A finite float's magnitude: `mantissa * 2^exponent`.
@@ -100,9 +105,16 @@ struct Binary {
 
 impl Binary {
     fn new(fraction: u64, biased: i32, fraction_bits: u32, bias: i32) -> Binary {
-        let (mantissa, exponent) =
-            if biased == 0 { (fraction, 1 - bias) } else { (fraction | (1 << fraction_bits), biased - bias) };
-        Binary { mantissa, exponent, is_low_side_narrow: fraction == 0 && biased > 1 }
+        let (mantissa, exponent) = if biased == 0 {
+            (fraction, 1 - bias)
+        } else {
+            (fraction | (1 << fraction_bits), biased - bias)
+        };
+        Binary {
+            mantissa,
+            exponent,
+            is_low_side_narrow: fraction == 0 && biased > 1,
+        }
     }
 }
 
@@ -116,7 +128,11 @@ struct Decimal {
 impl Decimal {
     /// Reads what `{:e}` prints.
     fn parse(text: &[u8]) -> Decimal {
-        let mut decimal = Decimal { digits: [b'0'; 20], length: 0, exponent: 0 };
+        let mut decimal = Decimal {
+            digits: [b'0'; 20],
+            length: 0,
+            exponent: 0,
+        };
         let split = text.iter().position(|byte| *byte == b'e').unwrap_or(text.len());
         for digit in text[..split].iter().filter(|byte| byte.is_ascii_digit()).take(20) {
             decimal.digits[decimal.length] = *digit;
@@ -131,8 +147,25 @@ impl Decimal {
         &self.digits[..self.length]
     }
 
+    /// The decimal that is `delta` steps of the last digit away, trailing zeros cut.
+    fn step(&self, delta: i64) -> Decimal {
+        let text = self.number().saturating_add_signed(delta).to_string();
+        let exponent = self.exponent + text.len() as i32 - self.length as i32;
+        Decimal {
+            exponent,
+            ..Decimal::parse(text.trim_end_matches('0').as_bytes())
+        }
+    }
+
+    /// The power of ten of the last digit.
+    fn power(&self) -> i32 {
+        self.exponent - (self.length as i32 - 1)
+    }
+
     fn number(&self) -> u64 {
-        self.digits().iter().fold(0u64, |number, digit| number.wrapping_mul(10).wrapping_add((digit - b'0') as u64))
+        self.digits().iter().fold(0u64, |number, digit| {
+            number.wrapping_mul(10).wrapping_add((digit - b'0') as u64)
+        })
     }
 }
 
@@ -152,7 +185,13 @@ impl Float for f32 {
     }
 }
 
-fn write_float<F: Float>(out: &mut Vec<u8>, value: F, fixed_max: i32, binary: Binary, reads_back: impl Fn(&str) -> bool) {
+fn write_float<F: Float>(
+    out: &mut Vec<u8>,
+    value: F,
+    fixed_max: i32,
+    binary: Binary,
+    reads_back: impl Fn(&str) -> bool,
+) {
     use std::num::FpCategory;
     let (negative, class) = value.class();
     if negative && class != FpCategory::Nan {
@@ -165,11 +204,19 @@ fn write_float<F: Float>(out: &mut Vec<u8>, value: F, fixed_max: i32, binary: Bi
         FpCategory::Normal | FpCategory::Subnormal => {
             let mut text = [0u8; 40];
             let shortest = Decimal::parse(scientific(&mut text, format_args!("{value:e}")));
-            if is_midpoint(&shortest, binary) {
-                write_digits(out, &inside(value, shortest.length, binary, reads_back), fixed_max);
+            let chosen = if is_midpoint(&shortest, binary) {
+                inside(value, shortest.length, binary, reads_back)
+            } else if is_tie(&shortest, binary) {
+                let below = shortest.step(-1);
+                if is_inside(&below, binary, reads_back) {
+                    below
+                } else {
+                    shortest
+                }
             } else {
-                write_digits(out, &shortest, fixed_max);
-            }
+                shortest
+            };
+            write_digits(out, &chosen, fixed_max);
         }
     }
 }
@@ -184,11 +231,26 @@ fn scientific<'a>(buffer: &'a mut [u8; 40], arguments: std::fmt::Arguments<'_>) 
 
 /// Whether the decimal lies exactly between two neighbouring floats.
 fn is_midpoint(decimal: &Decimal, binary: Binary) -> bool {
-    let Binary { mantissa, exponent, is_low_side_narrow } = binary;
-    let (below, below_exponent) =
-        if is_low_side_narrow { (4 * mantissa - 1, exponent - 2) } else { ((2 * mantissa).wrapping_sub(1), exponent - 1) };
-    let (number, power) = (decimal.number(), decimal.exponent - (decimal.length as i32 - 1));
+    let Binary {
+        mantissa,
+        exponent,
+        is_low_side_narrow,
+    } = binary;
+    let (below, below_exponent) = if is_low_side_narrow {
+        (4 * mantissa - 1, exponent - 2)
+    } else {
+        ((2 * mantissa).wrapping_sub(1), exponent - 1)
+    };
+    let (number, power) = (decimal.number(), decimal.power());
     equals(number, power, 2 * mantissa + 1, exponent - 1) || equals(number, power, below, below_exponent)
+}
+
+/// Whether the decimal is odd and the float lies exactly between it and the next one below.
+fn is_tie(decimal: &Decimal, binary: Binary) -> bool {
+    let twos = binary.mantissa.trailing_zeros();
+    let (odd, exponent) = (binary.mantissa >> twos, binary.exponent + twos as i32);
+    let number = decimal.number();
+    number % 2 == 1 && equals(number * 10 - 5, decimal.power() - 1, odd, exponent)
 }
 
 /// Whether `number * 10^power == odd * 2^exponent`.
@@ -198,7 +260,11 @@ fn equals(number: u64, power: i32, odd: u64, exponent: i32) -> bool {
         return false;
     }
     let fives = 5u128.pow(power.unsigned_abs());
-    let (left, right) = if power >= 0 { (number as u128 * fives, odd as u128) } else { (number as u128, odd as u128 * fives) };
+    let (left, right) = if power >= 0 {
+        (number as u128 * fives, odd as u128)
+    } else {
+        (number as u128, odd as u128 * fives)
+    };
     let twos = left.trailing_zeros() as i32;
     left >> twos == right && twos + power == exponent
 }
@@ -208,29 +274,17 @@ fn inside<F: Float>(value: F, digits_min: usize, binary: Binary, reads_back: imp
     let mut text = [0u8; 40];
     for precision in digits_min..17 {
         let decimal = Decimal::parse(scientific(&mut text, format_args!("{:.*e}", precision - 1, value)));
-        if let Some(found) = neighbours(decimal).into_iter().find(|near| is_inside(near, binary, &reads_back)) {
+        let mut near = [0, -1, 1].into_iter().map(|delta| decimal.step(delta));
+        if let Some(found) = near.find(|near| is_inside(near, binary, &reads_back)) {
             return found;
         }
     }
     Decimal::parse(scientific(&mut text, format_args!("{value:.16e}")))
 }
 
-/// A decimal and those one step of its last digit below and above, trailing zeros cut.
-fn neighbours(decimal: Decimal) -> [Decimal; 3] {
-    let step = |delta: i64| {
-        let number = decimal.number().saturating_add_signed(delta);
-        let text = number.to_string();
-        let exponent = decimal.exponent + text.len() as i32 - decimal.length as i32;
-        let mut near = Decimal::parse(text.trim_end_matches('0').as_bytes());
-        near.exponent = exponent;
-        near
-    };
-    [step(0), step(-1), step(1)]
-}
-
 fn is_inside(decimal: &Decimal, binary: Binary, reads_back: impl Fn(&str) -> bool) -> bool {
     let digits = String::from_utf8_lossy(decimal.digits());
-    let text = format!("{digits}e{}", decimal.exponent - (decimal.length as i32 - 1));
+    let text = format!("{digits}e{}", decimal.power());
     let negative = format!("-{text}");
     (reads_back(&text) || reads_back(&negative)) && !is_midpoint(decimal, binary)
 }

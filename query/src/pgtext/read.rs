@@ -77,7 +77,9 @@ pub fn parse_array_in(values: &[Option<&str>], data_type: &DataType, style: &Tex
         DataType::Time64(TimeUnit::Microsecond) => primitive::<Time64MicrosecondType>(values, read_time),
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let read_in = zone.is_some().then_some(&style.zone);
-            let read = values.iter().map(|value| value.map(|text| read_timestamp(text, read_in, name)).transpose());
+            let read = values
+                .iter()
+                .map(|value| value.map(|text| read_timestamp(text, read_in, name)).transpose());
             let array = read.collect::<Result<PrimitiveArray<TimestampMicrosecondType>>>()?;
             Ok(Arc::new(array.with_timezone_opt(zone.clone())))
         }
@@ -119,7 +121,10 @@ pub(crate) fn quoted(text: &str) -> String {
     if text.len() <= QUOTED_BYTES_MAX {
         return format!("\"{text}\"");
     }
-    let cut = (0..=QUOTED_BYTES_MAX).rev().find(|index| text.is_char_boundary(*index)).unwrap_or(0);
+    let cut = (0..=QUOTED_BYTES_MAX)
+        .rev()
+        .find(|index| text.is_char_boundary(*index))
+        .unwrap_or(0);
     format!("\"{}...\"", &text[..cut])
 }
 
@@ -147,7 +152,10 @@ fn read_bool(text: &str) -> Result<bool> {
 }
 
 fn byte_strings(values: &[Option<&str>], data_type: &DataType) -> Result<ArrayRef> {
-    let read: Vec<Option<Vec<u8>>> = values.iter().map(|value| value.map(read_bytes).transpose()).collect::<Result<_>>()?;
+    let read: Vec<Option<Vec<u8>>> = values
+        .iter()
+        .map(|value| value.map(read_bytes).transpose())
+        .collect::<Result<_>>()?;
     Ok(match data_type {
         DataType::LargeBinary => {
             let mut builder = LargeBinaryBuilder::new();
@@ -182,7 +190,9 @@ fn read_hex(digits: &str) -> Result<Vec<u8>> {
         if matches!(character, ' ' | '\n' | '\t' | '\r') && high.is_none() {
             continue;
         }
-        let digit = character.to_digit(16).ok_or_else(|| fail(format!("invalid hexadecimal digit: \"{character}\"")))?;
+        let digit = character
+            .to_digit(16)
+            .ok_or_else(|| fail(format!("invalid hexadecimal digit: \"{character}\"")))?;
         match high.take() {
             None => high = Some(digit),
             Some(first) => bytes.push((first * 16 + digit) as u8),

@@ -88,10 +88,17 @@ impl Amount {
         if (whole.is_empty() && fraction.is_empty()) || !are_digits(whole) || !are_digits(fraction) {
             return Err(Fault::Syntax);
         }
-        let magnitude: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| Fault::Overflow)? };
+        let magnitude: i64 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().map_err(|_| Fault::Overflow)?
+        };
         let part: f64 = format!("0.{fraction}0").parse().map_err(|_| Fault::Syntax)?;
         let sign = if negative { -1 } else { 1 };
-        Ok(Amount { whole: magnitude * sign, fraction: part * sign as f64 })
+        Ok(Amount {
+            whole: magnitude * sign,
+            fraction: part * sign as f64,
+        })
     }
 }
 
@@ -145,7 +152,10 @@ impl Sum {
     fn add_fraction_of_micros(&mut self, micros: f64) -> Result<(), Fault> {
         let rest = micros.fract();
         let rounding = if rest > 0.5 { 1 } else { -((rest < -0.5) as i64) };
-        self.micros = self.micros.checked_add(micros.trunc() as i64 + rounding).ok_or(Fault::Overflow)?;
+        self.micros = self
+            .micros
+            .checked_add(micros.trunc() as i64 + rounding)
+            .ok_or(Fault::Overflow)?;
         Ok(())
     }
 
@@ -161,7 +171,9 @@ impl Sum {
     }
 
     fn add_months(&mut self, whole: i64, scale: i64) -> Result<(), Fault> {
-        let months = whole.checked_mul(scale).and_then(|months| self.months.checked_add(months));
+        let months = whole
+            .checked_mul(scale)
+            .and_then(|months| self.months.checked_add(months));
         self.months = months.ok_or(Fault::Overflow)?;
         Ok(())
     }
@@ -188,8 +200,14 @@ impl Sum {
             return Err(Fault::Overflow);
         }
         let small = (minutes * 60 + seconds) * 1_000_000 + fraction_micros(fraction).map_err(|_| Fault::Syntax)?;
-        let micros = hours.checked_mul(3_600_000_000).and_then(|hours| hours.checked_add(small)).ok_or(Fault::Overflow)?;
-        self.micros = self.micros.checked_add(if negative { -micros } else { micros }).ok_or(Fault::Overflow)?;
+        let micros = hours
+            .checked_mul(3_600_000_000)
+            .and_then(|hours| hours.checked_add(small))
+            .ok_or(Fault::Overflow)?;
+        self.micros = self
+            .micros
+            .checked_add(if negative { -micros } else { micros })
+            .ok_or(Fault::Overflow)?;
         Ok(())
     }
 
@@ -216,7 +234,12 @@ impl Sum {
     }
 
     fn negated(self) -> Sum {
-        Sum { months: -self.months, days: -self.days, micros: -self.micros, seen: self.seen }
+        Sum {
+            months: -self.months,
+            days: -self.days,
+            micros: -self.micros,
+            seen: self.seen,
+        }
     }
 }
 
@@ -265,8 +288,12 @@ fn verbose(text: &str) -> Result<Sum, Fault> {
 /// # Returns
 /// What follows it.
 fn quantity<'a>(sum: &mut Sum, text: &'a str) -> Result<&'a str, Fault> {
-    let sign_end = text.find(|character: char| !matches!(character, '-' | '+')).unwrap_or(text.len());
-    let (number, tail) = split_while(&text[sign_end..], |c| c.is_ascii_digit() || matches!(c, ':' | '.' | '-'));
+    let sign_end = text
+        .find(|character: char| !matches!(character, '-' | '+'))
+        .unwrap_or(text.len());
+    let (number, tail) = split_while(&text[sign_end..], |c| {
+        c.is_ascii_digit() || matches!(c, ':' | '.' | '-')
+    });
     if sign_end > 1 || number.is_empty() {
         return Err(Fault::Syntax);
     }

@@ -21,7 +21,11 @@ pub(crate) fn read_list(values: &[Option<&str>], item: &FieldRef, style: &TextSt
                 return Err(malformed(text));
             };
             if found.iter().any(|element| element.is_nested != is_nested) && !found.is_empty() {
-                return Err(if is_nested || nests_evenly(&found) { dimensions(text) } else { malformed(text) });
+                return Err(if is_nested || nests_evenly(&found) {
+                    dimensions(text)
+                } else {
+                    malformed(text)
+                });
             }
             if is_nested && !nests_evenly(&found) {
                 return Err(malformed(text));
@@ -33,7 +37,12 @@ pub(crate) fn read_list(values: &[Option<&str>], item: &FieldRef, style: &TextSt
     let texts: Vec<Option<&str>> = elements.iter().map(Option::as_deref).collect();
     let array = parse_array_in(&texts, item.data_type(), style)?;
     let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
-    Ok(Arc::new(ListArray::try_new(item.clone(), OffsetBuffer::from_lengths(lengths), array, Some(nulls))?))
+    Ok(Arc::new(ListArray::try_new(
+        item.clone(),
+        OffsetBuffer::from_lengths(lengths),
+        array,
+        Some(nulls),
+    )?))
 }
 
 fn malformed(text: &str) -> Error {
@@ -42,7 +51,10 @@ fn malformed(text: &str) -> Error {
 }
 
 fn dimensions(text: &str) -> Error {
-    let message = format!("cannot read array {}: the type holds another number of dimensions", quoted(text));
+    let message = format!(
+        "cannot read array {}: the type holds another number of dimensions",
+        quoted(text)
+    );
     Error::new(ErrorKind::Unsupported, "VALUE-0005", message)
 }
 
@@ -61,7 +73,9 @@ fn nests_evenly(elements: &[Element<'_>]) -> bool {
         let inner = element.text.as_deref().filter(|_| element.is_nested).and_then(items);
         inner.is_some_and(|inner| {
             let is_deeper = inner.iter().any(|element| element.is_nested);
-            *length.get_or_insert(inner.len()) == inner.len() && !inner.is_empty() && (!is_deeper || nests_evenly(&inner))
+            *length.get_or_insert(inner.len()) == inner.len()
+                && !inner.is_empty()
+                && (!is_deeper || nests_evenly(&inner))
         })
     })
 }
@@ -89,12 +103,18 @@ fn items(text: &str) -> Option<Vec<Element<'_>>> {
 fn item(text: &str) -> Option<(Element<'_>, &str)> {
     if text.starts_with('{') {
         let end = nested_end(text)?;
-        let element = Element { text: Some(Cow::Borrowed(&text[..end])), is_nested: true };
+        let element = Element {
+            text: Some(Cow::Borrowed(&text[..end])),
+            is_nested: true,
+        };
         return Some((element, &text[end..]));
     }
     if let Some(inner) = text.strip_prefix('"') {
         let (unescaped, tail) = unescape(inner, |character| character == '"')?;
-        let element = Element { text: Some(unescaped), is_nested: false };
+        let element = Element {
+            text: Some(unescaped),
+            is_nested: false,
+        };
         return Some((element, tail.strip_prefix('"')?));
     }
     plain(text)
@@ -117,7 +137,13 @@ fn plain(text: &str) -> Option<(Element<'_>, &str)> {
         Cow::Owned(changed) => Cow::Owned(changed.trim_end_matches(is_space).to_string()),
     };
     let is_null = matches!(&text, Cow::Borrowed(word) if word.eq_ignore_ascii_case("null"));
-    Some((Element { text: (!is_null).then_some(text), is_nested: false }, tail))
+    Some((
+        Element {
+            text: (!is_null).then_some(text),
+            is_nested: false,
+        },
+        tail,
+    ))
 }
 
 /// Takes characters until one that `ends` names stands unescaped; what is left begins with it.

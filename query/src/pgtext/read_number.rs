@@ -87,7 +87,9 @@ pub(crate) fn read_float<F: ReadFloat>(text: &str, type_name: &str) -> Result<F>
 
 /// Reads a column of `numeric(precision, scale)`.
 pub(crate) fn read_decimals(values: &[Option<&str>], precision: u8, scale: i8) -> Result<ArrayRef> {
-    let read = values.iter().map(|value| value.map(|text| read_decimal(text, precision, scale)).transpose());
+    let read = values
+        .iter()
+        .map(|value| value.map(|text| read_decimal(text, precision, scale)).transpose());
     let array = read.collect::<Result<Decimal128Array>>()?;
     Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
 }
@@ -100,13 +102,22 @@ pub(crate) fn read_decimal(text: &str, precision: u8, scale: i8) -> Result<i128>
     let literal = Literal::parse(text)?;
     let overflow = || {
         let digits = precision as i32 - scale as i32;
-        let limit = format!("a field with precision {precision}, scale {scale} must round to an absolute value less than 10^{digits}");
+        let limit = format!(
+            "a field with precision {precision}, scale {scale} must round to an absolute value less than 10^{digits}"
+        );
         let error = Error::new(ErrorKind::Invalid, "VALUE-0002", "numeric field overflow").sqlstate("22003");
         error.fact("limit", limit)
     };
-    let value = literal.scaled(scale as i32).map(|(value, _)| value).ok_or_else(overflow)?;
+    let value = literal
+        .scaled(scale as i32)
+        .map(|(value, _)| value)
+        .ok_or_else(overflow)?;
     let limit = 10i128.checked_pow(precision as u32).unwrap_or(i128::MAX);
-    if value.abs() >= limit { Err(overflow()) } else { Ok(value) }
+    if value.abs() >= limit {
+        Err(overflow())
+    } else {
+        Ok(value)
+    }
 }
 
 /// Reads a `numeric` with the scale that it is written with.
@@ -120,7 +131,10 @@ pub(crate) fn read_decimal(text: &str, precision: u8, scale: i8) -> Result<i128>
 pub fn parse_numeric(text: &str) -> Result<ScalarValue> {
     let literal = Literal::parse(text)?;
     let scale = literal.scale().clamp(0, DIGITS_MAX as i64) as i8;
-    let exact = literal.scaled(scale as i32).filter(|(_, is_exact)| *is_exact).map(|(value, _)| value);
+    let exact = literal
+        .scaled(scale as i32)
+        .filter(|(_, is_exact)| *is_exact)
+        .map(|(value, _)| value);
     let limit = 10i128.pow(DIGITS_MAX as u32);
     match exact.filter(|value| value.abs() < limit) {
         Some(value) => Ok(ScalarValue::Decimal128(Some(value), DIGITS_MAX, scale)),
@@ -145,8 +159,14 @@ impl<'a> Literal<'a> {
         let trimmed = text.trim_matches(is_space);
         let negative = trimmed.starts_with('-');
         let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
-        if ["nan", "inf", "infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word)) {
-            let message = format!("cannot read {} as numeric: numeric holds no NaN and no infinity here", quoted(text));
+        if ["nan", "inf", "infinity"]
+            .iter()
+            .any(|word| unsigned.eq_ignore_ascii_case(word))
+        {
+            let message = format!(
+                "cannot read {} as numeric: numeric holds no NaN and no infinity here",
+                quoted(text)
+            );
             return Err(Error::new(ErrorKind::Unsupported, "VALUE-0005", message).attempt("use double precision"));
         }
         let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
@@ -154,10 +174,17 @@ impl<'a> Literal<'a> {
             None => (unsigned, Some(0)),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let is_number = [whole, fraction].into_iter().all(|digits| digits.is_empty() || are_digits(digits));
+        let is_number = [whole, fraction]
+            .into_iter()
+            .all(|digits| digits.is_empty() || are_digits(digits));
         let has_digits = !whole.is_empty() || !fraction.is_empty();
         match exponent.filter(|_| is_number && has_digits) {
-            Some(exponent) => Ok(Literal { negative, whole, fraction, exponent }),
+            Some(exponent) => Ok(Literal {
+                negative,
+                whole,
+                fraction,
+                exponent,
+            }),
             None => Err(invalid("numeric", text)),
         }
     }
@@ -182,7 +209,11 @@ impl<'a> Literal<'a> {
     /// # Returns
     /// `None` when it does not fit.
     fn scaled(&self, scale: i32) -> Option<(i128, bool)> {
-        let digits = self.whole.bytes().chain(self.fraction.bytes()).filter(u8::is_ascii_digit);
+        let digits = self
+            .whole
+            .bytes()
+            .chain(self.fraction.bytes())
+            .filter(u8::is_ascii_digit);
         let whole_digits = self.whole.bytes().filter(u8::is_ascii_digit).count() as i64;
         // The digit at `place` is worth 10^place after scaling.
         let mut place = whole_digits - 1 + self.exponent + scale as i64;
@@ -206,5 +237,6 @@ impl<'a> Literal<'a> {
 
 /// Digits with single `_` between them.
 fn are_digits(text: &str) -> bool {
-    text.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()))
+    text.split('_')
+        .all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -28,7 +28,10 @@ impl Fault {
         match self {
             Fault::Syntax => syntax(type_name, text),
             Fault::Field => field("22008", format!("date/time field value out of range: {}", quoted(text))),
-            Fault::Displacement => field("22009", format!("time zone displacement out of range: {}", quoted(text))),
+            Fault::Displacement => field(
+                "22009",
+                format!("time zone displacement out of range: {}", quoted(text)),
+            ),
             Fault::Unsupported(reason) => {
                 let message = format!("cannot read {} as {type_name}: {reason}", quoted(text));
                 Error::new(ErrorKind::Unsupported, "VALUE-0005", message)
@@ -46,7 +49,12 @@ pub(crate) fn syntax(type_name: &str, text: &str) -> Error {
 
 fn out_of_range(type_name: &str, text: &str) -> Error {
     let name = if type_name == "date" { "date" } else { "timestamp" };
-    Error::new(ErrorKind::Invalid, "VALUE-0003", format!("{name} out of range: {}", quoted(text))).sqlstate("22008")
+    Error::new(
+        ErrorKind::Invalid,
+        "VALUE-0003",
+        format!("{name} out of range: {}", quoted(text)),
+    )
+    .sqlstate("22008")
 }
 
 /// First day of PostgreSQL's calendar, 4714-11-24 BC, and the days that end its dates and its timestamps.
@@ -57,7 +65,9 @@ const DATE_END: i64 = 2_145_031_949;
 pub(crate) fn read_date(text: &str) -> Result<i32> {
     let parts = Parts::parse(text).map_err(|fault| fault.error("date", text))?;
     let days = parts.days().map_err(|fault| fault.error("date", text))?;
-    let held = i32::try_from(days).ok().filter(|_| (FIRST_DAY..DATE_END).contains(&days));
+    let held = i32::try_from(days)
+        .ok()
+        .filter(|_| (FIRST_DAY..DATE_END).contains(&days));
     held.ok_or_else(|| out_of_range("date", text))
 }
 
@@ -74,12 +84,17 @@ pub(crate) fn read_time(text: &str) -> Result<i64> {
 pub(crate) fn read_timestamp(text: &str, zone: Option<&Zone>, type_name: &str) -> Result<i64> {
     let parts = Parts::parse(text).map_err(|fault| fault.error(type_name, text))?;
     let days = parts.days().map_err(|fault| fault.error(type_name, text))?;
-    let local = days.checked_mul(DAY_MICROS).and_then(|micros| micros.checked_add(parts.time.unwrap_or(0)));
+    let local = days
+        .checked_mul(DAY_MICROS)
+        .and_then(|micros| micros.checked_add(parts.time.unwrap_or(0)));
     let instant = local.and_then(|local| match (zone, parts.zone) {
         (None, _) => Some(local),
         (Some(_), Some(Zone::Fixed(offset))) => local.checked_sub(offset as i64 * 1_000_000),
         (Some(session), named) => {
-            let offset = named.as_ref().unwrap_or(session).offset_at_local(local.div_euclid(1_000_000));
+            let offset = named
+                .as_ref()
+                .unwrap_or(session)
+                .offset_at_local(local.div_euclid(1_000_000));
             local.checked_sub(offset as i64 * 1_000_000)
         }
     });
@@ -119,7 +134,10 @@ impl Parts {
     }
 
     fn of(text: &str, is_time: bool) -> Result<Parts, Fault> {
-        let mut parts = Parts { is_time_due: is_time, ..Parts::default() };
+        let mut parts = Parts {
+            is_time_due: is_time,
+            ..Parts::default()
+        };
         let mut is_empty = true;
         for token in tokens(text) {
             is_empty = false;
@@ -156,13 +174,21 @@ impl Parts {
             return Err(Fault::Syntax);
         };
         if let Some(month) = month_of(second) {
-            let (day, year) = if first.len() >= 3 { (third, first) } else { (first, third) };
+            let (day, year) = if first.len() >= 3 {
+                (third, first)
+            } else {
+                (first, third)
+            };
             return self.set_date(year, month, number(day)?);
         }
         if let Some(month) = month_of(first) {
             return self.set_date(third, month, number(second)?);
         }
-        let (year, month, day) = if first.len() >= 3 { (first, second, third) } else { (third, first, second) };
+        let (year, month, day) = if first.len() >= 3 {
+            (first, second, third)
+        } else {
+            (third, first, second)
+        };
         self.set_date(year, number(month)?, number(day)?)
     }
 
@@ -210,9 +236,12 @@ impl Parts {
         let has_date = self.day.is_some() && self.year.is_some();
         let expects_time = self.time.is_none() && (has_date || self.is_time_due);
         match whole.len() {
-            6 if expects_time => {
-                self.set_time(number(&whole[..2])?, number(&whole[2..4])?, number(&whole[4..])?, fraction)
-            }
+            6 if expects_time => self.set_time(
+                number(&whole[..2])?,
+                number(&whole[2..4])?,
+                number(&whole[4..])?,
+                fraction,
+            ),
             4 if expects_time && fraction.is_empty() => {
                 self.set_time(number(&whole[..2])?, number(&whole[2..])?, 0, "")
             }
@@ -247,7 +276,9 @@ impl Parts {
             "epoch" if self.year.is_none() => self.set_date("1970", 1, 1)?,
             "infinity" | "+infinity" | "-infinity" => return Err(Fault::Unsupported("infinity is not held here")),
             "now" | "today" | "tomorrow" | "yesterday" | "allballs" => {
-                return Err(Fault::Unsupported("words for the current time are not read; use now() or current_date"));
+                return Err(Fault::Unsupported(
+                    "words for the current time are not read; use now() or current_date",
+                ));
             }
             _ if is_weekday(&lower) => {}
             _ => self.take_zone_name(word)?,
@@ -341,16 +372,36 @@ fn read_offset(text: &str) -> Result<i32, Fault> {
 
 fn month_of(word: &str) -> Option<u32> {
     const MONTHS: [&str; 12] = [
-        "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
         "december",
     ];
     let lower = word.to_ascii_lowercase();
     let index = MONTHS.iter().position(|month| *month == lower || month[..3] == lower);
-    index.or_else(|| (lower == "sept").then_some(8)).map(|index| index as u32 + 1)
+    index
+        .or_else(|| (lower == "sept").then_some(8))
+        .map(|index| index as u32 + 1)
 }
 
 fn is_weekday(word: &str) -> bool {
-    const DAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+    const DAYS: [&str; 7] = [
+        "sunday",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+    ];
     DAYS.iter().any(|day| *day == word || day[..3] == *word) || ["tues", "wednes", "thur", "thurs"].contains(&word)
 }
 
@@ -408,7 +459,9 @@ fn token(text: &str) -> Option<(Token<'_>, &str)> {
     let letters = span(text, |character| character.is_ascii_alphabetic());
     let end = match text[letters..].chars().next() {
         // A zone's name, such as America/New_York or Etc/GMT+5.
-        Some('/' | '_') => span(text, |character| character.is_ascii_alphanumeric() || "/_-+".contains(character)),
+        Some('/' | '_') => span(text, |character| {
+            character.is_ascii_alphanumeric() || "/_-+".contains(character)
+        }),
         Some('-') if month_of(&text[..letters]).is_some() => {
             let end = span(text, |character| character.is_ascii_alphanumeric() || character == '-');
             return Some((Token::Date(&text[..end]), &text[end..]));
@@ -424,18 +477,33 @@ fn digits_token(text: &str) -> (Token<'_>, &str) {
     let after: Vec<char> = text[digits..].chars().take(2).collect();
     match after[..] {
         [':', ..] => {
-            let end = span(text, |character| character.is_ascii_digit() || matches!(character, ':' | '.'));
+            let end = span(text, |character| {
+                character.is_ascii_digit() || matches!(character, ':' | '.')
+            });
             (Token::Time(&text[..end]), &text[end..])
         }
-        [delimiter @ ('-' | '/' | '.'), next] if next.is_ascii_digit() || (next.is_ascii_alphabetic() && delimiter != '.') => {
+        [delimiter @ ('-' | '/' | '.'), next]
+            if next.is_ascii_digit() || (next.is_ascii_alphabetic() && delimiter != '.') =>
+        {
             let is_part = |character: char| {
                 character == delimiter
-                    || if next.is_ascii_digit() { character.is_ascii_digit() } else { character.is_ascii_alphanumeric() }
+                    || if next.is_ascii_digit() {
+                        character.is_ascii_digit()
+                    } else {
+                        character.is_ascii_alphanumeric()
+                    }
             };
             let end = span(text, is_part);
             let token = &text[..end];
             let is_fraction = delimiter == '.' && token.matches('.').count() == 1;
-            (if is_fraction { Token::Number(token) } else { Token::Date(token) }, &text[end..])
+            (
+                if is_fraction {
+                    Token::Number(token)
+                } else {
+                    Token::Date(token)
+                },
+                &text[end..],
+            )
         }
         _ => (Token::Number(&text[..digits]), &text[digits..]),
     }

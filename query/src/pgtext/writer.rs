@@ -36,7 +36,11 @@ impl<'a> Formatter<'a> {
     pub fn new(field: &Field, array: &'a dyn Array, style: &TextStyle) -> Result<Formatter<'a>> {
         let named = field.metadata().get(crate::pgtype::TYPE_KEY);
         let is_vector = named.is_some_and(|name| matches!(name.as_str(), "int2vector" | "oidvector"));
-        Ok(Formatter { cells: Cells::new(array)?, zone: style.zone, is_vector })
+        Ok(Formatter {
+            cells: Cells::new(array)?,
+            zone: style.zone,
+            is_vector,
+        })
     }
 
     /// Whether the cell is NULL.

@@ -62,17 +62,29 @@ impl Zone {
         }
         // A plain offset has a sign of its own in POSIX, against the habit everywhere else: not a zone's name here.
         let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic());
-        let tz = is_name.then(|| name.parse::<Tz>().ok().or_else(|| capitalised(name).parse().ok())).flatten();
+        let tz = is_name
+            .then(|| name.parse::<Tz>().ok().or_else(|| capitalised(name).parse().ok()))
+            .flatten();
         tz.map(Zone::Named).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, "VALUE-0006", format!("time zone \"{}\" not recognized", name.to_lowercase()))
-                .sqlstate("22023")
-                .attempt("give a name of the IANA database, such as Europe/Berlin")
+            Error::new(
+                ErrorKind::Invalid,
+                "VALUE-0006",
+                format!("time zone \"{}\" not recognized", name.to_lowercase()),
+            )
+            .sqlstate("22023")
+            .attempt("give a name of the IANA database, such as Europe/Berlin")
         })
     }
 
     pub(crate) fn of_abbreviation(name: &str) -> Option<Zone> {
         let found = ABBREVIATIONS.iter().find(|(short, _)| short.eq_ignore_ascii_case(name));
-        found.map(|(_, hours)| if *hours == 0 { Zone::Utc } else { Zone::Fixed(hours * 3600) })
+        found.map(|(_, hours)| {
+            if *hours == 0 {
+                Zone::Utc
+            } else {
+                Zone::Fixed(hours * 3600)
+            }
+        })
     }
 
     /// Seconds east of UTC at an instant, given in seconds since 1970.
@@ -111,7 +123,11 @@ fn naive(seconds: i64) -> NaiveDateTime {
 fn capitalised(name: &str) -> String {
     let mut is_first = true;
     let letter = |character: char| {
-        let changed = if is_first { character.to_ascii_uppercase() } else { character.to_ascii_lowercase() };
+        let changed = if is_first {
+            character.to_ascii_uppercase()
+        } else {
+            character.to_ascii_lowercase()
+        };
         is_first = matches!(character, '/' | '_' | '-');
         changed
     };

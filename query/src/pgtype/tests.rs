@@ -30,8 +30,18 @@ fn arrow_types_have_the_oid_size_and_name_of_postgresql() {
         (DataType::Null, 25, -1, "text"),
         (DataType::Binary, 17, -1, "bytea"),
         (DataType::Date32, 1082, 4, "date"),
-        (DataType::Time64(TimeUnit::Microsecond), 1083, 8, "time without time zone"),
-        (DataType::Timestamp(TimeUnit::Microsecond, None), 1114, 8, "timestamp without time zone"),
+        (
+            DataType::Time64(TimeUnit::Microsecond),
+            1083,
+            8,
+            "time without time zone",
+        ),
+        (
+            DataType::Timestamp(TimeUnit::Microsecond, None),
+            1114,
+            8,
+            "timestamp without time zone",
+        ),
         (timestamptz.clone(), 1184, 8, "timestamp with time zone"),
         (DataType::Interval(IntervalUnit::MonthDayNano), 1186, 16, "interval"),
         (list(DataType::Int32), 1007, -1, "integer[]"),
@@ -39,7 +49,10 @@ fn arrow_types_have_the_oid_size_and_name_of_postgresql() {
         (list(timestamptz), 1185, -1, "timestamp with time zone[]"),
     ] {
         let column = of(data_type);
-        assert_eq!((column.pg.oid, column.pg.size, column.display().as_str()), (oid, size, display));
+        assert_eq!(
+            (column.pg.oid, column.pg.size, column.display().as_str()),
+            (oid, size, display)
+        );
     }
 }
 
@@ -95,7 +108,10 @@ fn every_type_is_found_by_its_oid_and_by_its_name() {
 #[test]
 fn parameter_types_are_the_arrow_types_that_map_back() {
     for pg in table::SCALARS {
-        if let Some(data_type) = pg.data_type().filter(|_| [16, 17, 20, 21, 23, 25, 700, 701, 1082, 1114].contains(&pg.oid)) {
+        if let Some(data_type) = pg
+            .data_type()
+            .filter(|_| [16, 17, 20, 21, 23, 25, 700, 701, 1082, 1114].contains(&pg.oid))
+        {
             assert_eq!(ColumnType::of_data_type(&data_type).pg, *pg);
         }
     }

@@ -1,8 +1,8 @@
 //! What the server sends: messages and how they encode.
 
 use super::rows::ColumnFormat;
-use cenote_query::pgtype::ColumnType;
 use cenote_query::TransactionStatus;
+use cenote_query::pgtype::ColumnType;
 use cenote_statestore::Error;
 
 /// Messages encoded one after the other.
@@ -153,7 +153,10 @@ impl Outgoing {
     }
 
     /// Adds a row description: name, type and format of each column.
-    pub(super) fn row_description<'a>(&mut self, columns: impl ExactSizeIterator<Item = (&'a str, ColumnType, ColumnFormat)>) {
+    pub(super) fn row_description<'a>(
+        &mut self,
+        columns: impl ExactSizeIterator<Item = (&'a str, ColumnType, ColumnFormat)>,
+    ) {
         self.message(b'T', |body| {
             body.extend_from_slice(&(columns.len() as u16).to_be_bytes());
             for (name, column, format) in columns {
@@ -169,7 +172,11 @@ impl Outgoing {
     }
 
     /// Adds a row whose columns `write` appends, each with its length before it.
-    pub(super) fn row(&mut self, columns: usize, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn row(
+        &mut self,
+        columns: usize,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.has_rows = true;
         self.try_message(b'D', |body| {
             body.extend_from_slice(&(columns as u16).to_be_bytes());

@@ -47,10 +47,19 @@ impl CancelKeys {
             }
         }
         keys.last_process = process;
-        let secret = keys.random.hash_one((process, keys.open.len(), std::time::Instant::now())) as i32;
+        let secret = keys
+            .random
+            .hash_one((process, keys.open.len(), std::time::Instant::now())) as i32;
         let (cancel, cancelled) = watch::channel(0);
         keys.open.insert(process, Lock { secret, cancel });
-        (CancelKey { keys: self.clone(), process, secret }, cancelled)
+        (
+            CancelKey {
+                keys: self.clone(),
+                process,
+                secret,
+            },
+            cancelled,
+        )
     }
 
     /// Cancels what the connection runs, if the secret is right. A wrong one is told nothing.

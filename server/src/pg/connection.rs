@@ -16,7 +16,10 @@ use std::collections::HashMap;
 
 /// What clients are told at the start where the session does not say otherwise.
 const PARAMETER_DEFAULTS: &[(&str, &str)] = &[
-    ("server_version", concat!("16.6 (Cenote ", env!("CARGO_PKG_VERSION"), ")")),
+    (
+        "server_version",
+        concat!("16.6 (Cenote ", env!("CARGO_PKG_VERSION"), ")"),
+    ),
     ("server_encoding", "UTF8"),
     ("client_encoding", "UTF8"),
     ("application_name", ""),
@@ -85,7 +88,10 @@ impl Connection {
     }
 
     async fn begin(&mut self, startup: Startup, key: &CancelKey) -> Result<(), Failure> {
-        if startup.parameter("replication").is_some_and(|value| !matches!(value, "" | "false" | "off" | "no" | "0")) {
+        if startup
+            .parameter("replication")
+            .is_some_and(|value| !matches!(value, "" | "false" | "off" | "no" | "0"))
+        {
             let message = "cannot start replication: not supported";
             return Err(Failure::Fatal(Error::new(ErrorKind::Unsupported, "PG-0011", message)));
         }
@@ -96,9 +102,15 @@ impl Connection {
             self.wire.output.negotiate_version(&startup.unknown_options);
         }
         self.wire.output.authentication_ok();
-        self.reported = PARAMETER_DEFAULTS.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        self.reported = PARAMETER_DEFAULTS
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         if let Some(user) = startup.parameter("user") {
-            self.reported.iter_mut().filter(|(name, _)| name == "session_authorization").for_each(|(_, told)| *told = user.into());
+            self.reported
+                .iter_mut()
+                .filter(|(name, _)| name == "session_authorization")
+                .for_each(|(_, told)| *told = user.into());
         }
         for (name, value) in self.session.parameter_status() {
             self.remember(name, value);

@@ -50,7 +50,9 @@ async fn take_all(connection: &mut Connection, receiver: &mut dyn CopyIn) -> Res
             Message::CopyDone => return Ok(()),
             Message::CopyFail(reason) => {
                 let message = format!("COPY from stdin failed: {reason}");
-                return Err(Error::new(ErrorKind::Invalid, "PG-0014", message).sqlstate("57014").into());
+                return Err(Error::new(ErrorKind::Invalid, "PG-0014", message)
+                    .sqlstate("57014")
+                    .into());
             }
             // Sent by clients that did not notice that their statement was a COPY.
             Message::Flush | Message::Sync => {}

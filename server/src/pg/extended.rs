@@ -55,28 +55,49 @@ impl Connection {
         if name.is_empty() {
             self.prepared.remove("");
         } else if self.prepared.contains_key(&name) {
-            return Err(invalid("42P05", "PG-0020", format!("prepared statement \"{name}\" already exists")));
+            return Err(invalid(
+                "42P05",
+                "PG-0020",
+                format!("prepared statement \"{name}\" already exists"),
+            ));
         }
         self.check_room(self.prepared.len(), "prepared statement")?;
         let mut statements = self.session.parse(sql)?;
         if statements.len() > 1 {
-            return Err(invalid("42601", "PG-0021", "cannot insert multiple commands into a prepared statement"));
+            return Err(invalid(
+                "42601",
+                "PG-0021",
+                "cannot insert multiple commands into a prepared statement",
+            ));
         }
         let statement = statements.pop();
         let declared = declared(types)?;
         let description = match &statement {
             Some(statement) => self.describe(statement, &declared).await?,
-            None => Description { parameters: Vec::new(), columns: None },
+            None => Description {
+                parameters: Vec::new(),
+                columns: None,
+            },
         };
         let parameters = settled(&declared, &description.parameters);
-        self.prepared.insert(name, Prepared { statement, parameters, columns: description.columns });
+        self.prepared.insert(
+            name,
+            Prepared {
+                statement,
+                parameters,
+                columns: description.columns,
+            },
+        );
         self.wire.output.parse_complete();
         Ok(())
     }
 
     async fn describe(&mut self, statement: &Statement, declared: &[Option<PgType>]) -> Result<Description, Failure> {
         if Deallocate::of(statement.text()).is_some() {
-            return Ok(Description { parameters: Vec::new(), columns: None });
+            return Ok(Description {
+                parameters: Vec::new(),
+                columns: None,
+            });
         }
         let hints: Vec<_> = declared.iter().map(|pg| pg.and_then(|pg| pg.data_type())).collect();
         tokio::select! {
@@ -88,17 +109,30 @@ impl Connection {
 
     /// Makes a portal of a prepared statement and values.
     pub(super) fn bind(&mut self, bind: Bind) -> Result<(), Failure> {
-        let prepared = self.prepared.get(&bind.statement).ok_or_else(|| no_statement(&bind.statement))?;
+        let prepared = self
+            .prepared
+            .get(&bind.statement)
+            .ok_or_else(|| no_statement(&bind.statement))?;
         let parameters = values(&bind, &prepared.parameters, &self.style)?;
-        let formats: Vec<ColumnFormat> =
-            bind.result_formats.iter().map(|code| ColumnFormat::of(*code)).collect::<Result<_, Error>>()?;
+        let formats: Vec<ColumnFormat> = bind
+            .result_formats
+            .iter()
+            .map(|code| ColumnFormat::of(*code))
+            .collect::<Result<_, Error>>()?;
         let columns = prepared.columns.as_ref().map_or(0, |columns| columns.fields().len());
         if formats.len() > 1 && formats.len() != columns {
             let count = formats.len();
-            return Err(violation(format!("bind message has {count} result formats but query has {columns} columns")).into());
+            return Err(violation(format!(
+                "bind message has {count} result formats but query has {columns} columns"
+            ))
+            .into());
         }
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
-            return Err(invalid("42P03", "PG-0022", format!("portal \"{}\" already exists", bind.portal)));
+            return Err(invalid(
+                "42P03",
+                "PG-0022",
+                format!("portal \"{}\" already exists", bind.portal),
+            ));
         }
         let portal = Portal {
             statement: prepared.statement.clone(),
@@ -116,7 +150,9 @@ impl Connection {
     /// Describes a prepared statement: its parameters and its columns, in text format as far as is known.
     pub(super) fn describe_statement(&mut self, name: &str) -> Result<(), Failure> {
         let prepared = self.prepared.get(name).ok_or_else(|| no_statement(name))?;
-        self.wire.output.parameter_description(prepared.parameters.iter().map(|pg| pg.oid));
+        self.wire
+            .output
+            .parameter_description(prepared.parameters.iter().map(|pg| pg.oid));
         match &prepared.columns {
             Some(columns) => rows::describe(&mut self.wire, columns, &[]),
             None => self.wire.output.no_data(),
@@ -168,8 +204,19 @@ impl Connection {
         let PortalState::Rows(source) = &mut portal.state else {
             return Ok(());
         };
-        let rows_max = u64::try_from(rows_max).ok().filter(|rows_max| *rows_max > 0).unwrap_or(u64::MAX);
-        let sent = source.send(&mut self.wire, &mut self.signals, &portal.formats, &self.style, rows_max).await?;
+        let rows_max = u64::try_from(rows_max)
+            .ok()
+            .filter(|rows_max| *rows_max > 0)
+            .unwrap_or(u64::MAX);
+        let sent = source
+            .send(
+                &mut self.wire,
+                &mut self.signals,
+                &portal.formats,
+                &self.style,
+                rows_max,
+            )
+            .await?;
         match sent.is_done {
             true => self.wire.output.command_complete(&source.tag(sent.rows)),
             false => self.wire.output.portal_suspended(),
@@ -237,7 +284,9 @@ impl Deallocate {
             return Some(Deallocate::All);
         }
         let quoted = name.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
-        Some(Deallocate::One(quoted.map_or(name.to_lowercase(), |inner| inner.replace("\"\"", "\""))))
+        Some(Deallocate::One(
+            quoted.map_or(name.to_lowercase(), |inner| inner.replace("\"\"", "\"")),
+        ))
     }
 }
 
@@ -261,7 +310,10 @@ mod tests {
     fn deallocate_is_told_from_other_statements() {
         for (sql, expected) in [
             ("DEALLOCATE p", Some(Deallocate::One("p".into()))),
-            ("deallocate prepare \"My \"\"p\" ;", Some(Deallocate::One("My \"p".into()))),
+            (
+                "deallocate prepare \"My \"\"p\" ;",
+                Some(Deallocate::One("My \"p".into())),
+            ),
             ("deallocate Prepare", Some(Deallocate::One("prepare".into()))),
             (" DEALLOCATE\nALL;", Some(Deallocate::All)),
             ("deallocate a b", None),

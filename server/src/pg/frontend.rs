@@ -73,10 +73,17 @@ pub(super) fn decode(kind: u8, body: Bytes) -> Result<Message, Error> {
     let mut fields = Fields(body);
     let message = match kind {
         b'Q' => Message::Query(fields.text()?),
-        b'P' => Message::Parse { name: fields.text()?, sql: fields.text()?, types: fields.types()? },
+        b'P' => Message::Parse {
+            name: fields.text()?,
+            sql: fields.text()?,
+            types: fields.types()?,
+        },
         b'B' => Message::Bind(fields.bind()?),
         b'D' => Message::Describe(fields.target()?, fields.text()?),
-        b'E' => Message::Execute { portal: fields.text()?, rows_max: fields.i32()? },
+        b'E' => Message::Execute {
+            portal: fields.text()?,
+            rows_max: fields.i32()?,
+        },
         b'C' => Message::Close(fields.target()?, fields.text()?),
         b'H' => Message::Flush,
         b'S' => Message::Sync,
@@ -87,7 +94,11 @@ pub(super) fn decode(kind: u8, body: Bytes) -> Result<Message, Error> {
         b'F' => return Ok(Message::FunctionCall),
         _ => return Ok(Message::Password),
     };
-    if fields.0.is_empty() { Ok(message) } else { Err(violation("invalid message format")) }
+    if fields.0.is_empty() {
+        Ok(message)
+    } else {
+        Err(violation("invalid message format"))
+    }
 }
 
 /// Fields of a body not read yet.
@@ -117,7 +128,11 @@ impl Fields {
 
     /// A text that a zero byte ends.
     pub(super) fn text(&mut self) -> Result<String, Error> {
-        let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| violation("invalid string in message"))?;
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or_else(|| violation("invalid string in message"))?;
         let text = self.take(end + 1)?;
         match std::str::from_utf8(&text[..end]) {
             Ok(text) => Ok(text.to_string()),
@@ -129,7 +144,9 @@ impl Fields {
         match self.u8()? {
             b'S' => Ok(Target::Statement),
             b'P' => Ok(Target::Portal),
-            other => Err(violation(format!("invalid subtype {other} in DESCRIBE or CLOSE message"))),
+            other => Err(violation(format!(
+                "invalid subtype {other} in DESCRIBE or CLOSE message"
+            ))),
         }
     }
 

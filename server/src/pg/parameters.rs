@@ -31,7 +31,9 @@ pub(super) fn settled(declared: &[Option<PgType>], inferred: &[DataType]) -> Vec
     let text = ColumnType::of_data_type(&DataType::Utf8).pg;
     let count = declared.len().max(inferred.len());
     let settle = |index: usize| {
-        let needed = inferred.get(index).map(|data_type| ColumnType::of_data_type(data_type).pg);
+        let needed = inferred
+            .get(index)
+            .map(|data_type| ColumnType::of_data_type(data_type).pg);
         declared.get(index).copied().flatten().or(needed).unwrap_or(text)
     };
     (0..count).map(settle).collect()
@@ -45,15 +47,23 @@ pub(super) fn settled(declared: &[Option<PgType>], inferred: &[DataType]) -> Vec
 pub(super) fn values(bind: &Bind, types: &[PgType], style: &TextStyle) -> Result<Vec<ScalarValue>> {
     let (formats, given) = (bind.parameter_formats.len(), bind.parameters.len());
     if formats > 1 && formats != given {
-        return Err(violation(format!("bind message has {formats} parameter formats but {given} parameters")));
+        return Err(violation(format!(
+            "bind message has {formats} parameter formats but {given} parameters"
+        )));
     }
     if given != types.len() {
         let needed = types.len();
         let statement = &bind.statement;
-        let message = format!("bind message supplies {given} parameters, but prepared statement \"{statement}\" requires {needed}");
+        let message = format!(
+            "bind message supplies {given} parameters, but prepared statement \"{statement}\" requires {needed}"
+        );
         return Err(violation(message));
     }
-    let formats: Vec<ColumnFormat> = bind.parameter_formats.iter().map(|code| ColumnFormat::of(*code)).collect::<Result<_>>()?;
+    let formats: Vec<ColumnFormat> = bind
+        .parameter_formats
+        .iter()
+        .map(|code| ColumnFormat::of(*code))
+        .collect::<Result<_>>()?;
     let read = |(index, (value, pg)): (usize, (&Option<bytes::Bytes>, &PgType))| {
         value_of(value.as_deref(), pg, ColumnFormat::at(&formats, index), style)
     };
@@ -69,7 +79,10 @@ fn value_of(value: Option<&[u8]>, pg: &PgType, format: ColumnFormat, style: &Tex
     if format == ColumnFormat::Binary {
         return parse_binary(bytes, pg);
     }
-    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(not_utf8)?;
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))
+        .ok_or_else(not_utf8)?;
     match data_type {
         Some(data_type) => parse_scalar(Some(text), &data_type, style),
         None if pg.oid == oid::NUMERIC => parse_numeric(text),
@@ -99,7 +112,10 @@ mod tests {
     #[test]
     fn declared_types_win_over_inferred_ones() {
         let declared = declared(&[23, 0]).unwrap();
-        assert_eq!(settled(&declared, &[DataType::Int64, DataType::Date32, DataType::Null]), [pg("int4"), pg("date"), pg("text")]);
+        assert_eq!(
+            settled(&declared, &[DataType::Int64, DataType::Date32, DataType::Null]),
+            [pg("int4"), pg("date"), pg("text")]
+        );
         assert_eq!(super::declared(&[4_000_000_000]).unwrap_err().state(), "42704");
     }
 
@@ -109,7 +125,12 @@ mod tests {
         let text = bind(&[], &[Some(b"7"), Some(b"1.50"), Some(b"x"), None]);
         let binary = bind(
             &[1, 1, 0, 1],
-            &[Some(&[0, 0, 0, 7]), Some(&[0, 2, 0, 0, 0, 0, 0, 2, 0, 1, 0x13, 0x88]), Some(b"x"), None],
+            &[
+                Some(&[0, 0, 0, 7]),
+                Some(&[0, 2, 0, 0, 0, 0, 0, 2, 0, 1, 0x13, 0x88]),
+                Some(b"x"),
+                None,
+            ],
         );
         let expected = [
             ScalarValue::Int32(Some(7)),

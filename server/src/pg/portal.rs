@@ -34,15 +34,27 @@ pub(super) enum PortalState {
 /// # Errors
 /// `Invalid`, SQLSTATE 0A000: a table has changed since, so the client would misread the rows.
 pub(super) fn check_columns(described: Option<&SchemaRef>, given: &Schema) -> Result<()> {
-    let types = |schema: &Schema| -> Vec<u32> { schema.fields().iter().map(|field| ColumnType::of(field).pg.oid).collect() };
+    let types = |schema: &Schema| -> Vec<u32> {
+        schema
+            .fields()
+            .iter()
+            .map(|field| ColumnType::of(field).pg.oid)
+            .collect()
+    };
     if described.is_some_and(|described| types(described) == types(given)) {
         return Ok(());
     }
     let names = |schema: &Schema| -> String {
-        let columns = schema.fields().iter().map(|field| format!("{} {}", field.name(), ColumnType::of(field).display()));
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|field| format!("{} {}", field.name(), ColumnType::of(field).display()));
         columns.collect::<Vec<_>>().join(", ")
     };
     let error = Error::new(ErrorKind::Invalid, "PG-0015", "cached plan must not change result type").sqlstate("0A000");
     let described = described.map_or("no columns".to_string(), |described| names(described));
-    Err(error.fact("prepared with", described).fact("given now", names(given)).attempt("prepare the statement again"))
+    Err(error
+        .fact("prepared with", described)
+        .fact("given now", names(given))
+        .attempt("prepare the statement again"))
 }

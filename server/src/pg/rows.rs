@@ -48,7 +48,11 @@ impl ColumnFormat {
 pub(super) fn describe(wire: &mut Wire, schema: &Schema, formats: &[ColumnFormat]) {
     let fields = schema.fields().iter().enumerate();
     wire.output.row_description(fields.map(|(index, field)| {
-        (field.name().as_str(), ColumnType::of(field), ColumnFormat::at(formats, index))
+        (
+            field.name().as_str(),
+            ColumnType::of(field),
+            ColumnFormat::at(formats, index),
+        )
     }));
 }
 
@@ -72,7 +76,13 @@ pub(super) struct Sent {
 
 impl RowSource {
     pub(super) fn new(rows: Rows) -> RowSource {
-        RowSource { schema: rows.schema, verb: rows.verb, batches: rows.batches, current: None, is_done: false }
+        RowSource {
+            schema: rows.schema,
+            verb: rows.verb,
+            batches: rows.batches,
+            current: None,
+            is_done: false,
+        }
     }
 
     /// The command tag after `rows` rows. As in PostgreSQL, only some verbs tell how many.
@@ -173,7 +183,12 @@ impl Column<'_> {
             Column::Binary(encoder) => encoder.write(out, row)?,
         }
         let length = i32::try_from(out.len() - start - 4).map_err(|_| {
-            Error::new(ErrorKind::Invalid, "PG-0007", "cannot send a value: it is longer than 2 GB").sqlstate("54000")
+            Error::new(
+                ErrorKind::Invalid,
+                "PG-0007",
+                "cannot send a value: it is longer than 2 GB",
+            )
+            .sqlstate("54000")
         })?;
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
@@ -195,7 +210,9 @@ async fn send_batch(
     });
     let columns: Vec<Column<'_>> = columns.collect::<Result<_>>()?;
     for row in rows {
-        wire.output.row(columns.len(), |out| columns.iter().try_for_each(|column| column.write(out, row)))?;
+        wire.output.row(columns.len(), |out| {
+            columns.iter().try_for_each(|column| column.write(out, row))
+        })?;
         if wire.is_full() {
             flush(wire, signals).await?;
         }

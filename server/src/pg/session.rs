@@ -60,7 +60,9 @@ impl Session {
 
     pub(super) async fn execute(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
         match (self, statement) {
-            (Session::Database(session), Statement::Database(statement)) => session.execute(statement, parameters).await,
+            (Session::Database(session), Statement::Database(statement)) => {
+                session.execute(statement, parameters).await
+            }
             #[cfg(test)]
             (Session::Script(session), statement) => session.execute(statement.text(), parameters).await,
             #[cfg(test)]
@@ -77,11 +79,19 @@ impl Session {
     }
 
     /// Fails an open transaction block after a statement failed where the session could not see it: while its rows were
-    /// sent, by a cancel request, in a message that did not decode.
+    /// sent, by a cancel request, in a message that did not decode. Without a block, what a statement that was broken
+    /// off left open is rolled back.
     pub(super) async fn fail(&mut self) {
-        if self.transaction_status() != TransactionStatus::Open {
-            return;
+        match self.transaction_status() {
+            TransactionStatus::Idle => {
+                let _ = self.end_implicit(true).await;
+            }
+            TransactionStatus::Open => self.fail_block().await,
+            TransactionStatus::Failed => {}
         }
+    }
+
+    async fn fail_block(&mut self) {
         match self {
             Session::Database(session) => {
                 // A session fails its block when a statement fails; this one has no other meaning.

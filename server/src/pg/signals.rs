@@ -68,7 +68,8 @@ impl Signals {
     }
 }
 
-async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
+/// Resolves when the server stops.
+pub(super) async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
     // A sender that is gone has stopped as well.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
@@ -81,7 +82,12 @@ async fn wait_for_cancel(cancelled: &mut watch::Receiver<u64>) {
 }
 
 fn cancelled() -> Error {
-    Error::new(ErrorKind::Unavailable, "PG-0003", "canceling statement due to user request").sqlstate("57014")
+    Error::new(
+        ErrorKind::Unavailable,
+        "PG-0003",
+        "canceling statement due to user request",
+    )
+    .sqlstate("57014")
 }
 
 fn stopping() -> Error {

@@ -62,10 +62,12 @@ impl Connection {
             if index > 0 {
                 self.complete(std::mem::replace(&mut last, Completion::Empty));
             }
-            let found = sql[search_from..].find(statement.text()).map(|start| search_from + start);
-            let offset = sql[..found.unwrap_or(0)].chars().count();
-            search_from = found.map_or(search_from, |start| start + statement.text().len());
-            last = self.run_simple(statement).await.map_err(|failure| (failure, offset))?;
+            let start = sql[search_from..]
+                .find(statement.text())
+                .map(|start| search_from + start);
+            search_from = start.map_or(search_from, |start| start + statement.text().len());
+            let ran = self.run_simple(statement).await;
+            last = ran.map_err(|failure| (failure, sql[..start.unwrap_or(0)].chars().count()))?;
         }
         Ok(last)
     }
@@ -82,7 +84,9 @@ impl Connection {
             Outcome::Rows(rows) => {
                 let mut source = RowSource::new(rows);
                 rows::describe(&mut self.wire, &source.schema, &[]);
-                let sent = source.send(&mut self.wire, &mut self.signals, &[], &self.style, u64::MAX).await?;
+                let sent = source
+                    .send(&mut self.wire, &mut self.signals, &[], &self.style, u64::MAX)
+                    .await?;
                 Ok(Completion::Tag(source.tag(sent.rows)))
             }
             other => self.finish(other).await,
@@ -92,11 +96,18 @@ impl Connection {
     /// Runs a statement up to its outcome, unless it is cancelled.
     ///
     /// A client that hangs up does not stop it: what writes is done whole, as in PostgreSQL; rows are then not read.
-    pub(super) async fn start(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome, Failure> {
+    pub(super) async fn start(
+        &mut self,
+        statement: &Statement,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome, Failure> {
         if let Some(deallocate) = Deallocate::of(statement.text())
             && let Some(tag) = self.deallocate(deallocate)
         {
-            return Ok(Outcome::Command { tag, notices: Vec::new() });
+            return Ok(Outcome::Command {
+                tag,
+                notices: Vec::new(),
+            });
         }
         tokio::select! {
             biased;

@@ -1,6 +1,7 @@
 //! The first words of a connection: encryption requests, cancel requests, the startup message.
 
 use super::frontend::{Fields, violation};
+use super::signals::Failure;
 use super::wire::Wire;
 use bytes::Bytes;
 use cenote_statestore::{Error, ErrorKind};
@@ -38,7 +39,11 @@ pub(super) struct Startup {
 impl Startup {
     /// The value of a parameter; the last one counts.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.parameters
+            .iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -49,7 +54,11 @@ impl Startup {
 pub(super) async fn greet(wire: &mut Wire) -> Greeting {
     let (mut asked_ssl, mut asked_gss) = (false, false);
     loop {
-        let Ok(Some(mut packet)) = wire.startup_packet(STARTUP_BYTES_MAX).await.map(|packet| packet.map(Fields)) else {
+        let Ok(Some(mut packet)) = wire
+            .startup_packet(STARTUP_BYTES_MAX)
+            .await
+            .map(|packet| packet.map(Fields))
+        else {
             return Greeting::Closed;
         };
         let Ok(code) = packet.i32() else {
@@ -88,9 +97,15 @@ fn wrong_version(version: i32) -> Error {
 fn session(body: Bytes, minor: i32) -> Greeting {
     match parameters(Fields(body)) {
         Ok(all) => {
-            let (options, parameters): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _): &(String, String)| name.starts_with("_pq_."));
+            let (options, parameters) = all
+                .into_iter()
+                .partition(|(name, _): &(String, String)| name.starts_with("_pq_."));
             let unknown_options = options.into_iter().map(|(name, _)| name).collect();
-            let startup = Startup { parameters, unknown_options, minor };
+            let startup = Startup {
+                parameters,
+                unknown_options,
+                minor,
+            };
             if startup.parameter("user").is_none_or(str::is_empty) {
                 let message = "no PostgreSQL user name specified in startup packet";
                 return Greeting::Refused(Error::new(ErrorKind::Invalid, "PG-0009", message).sqlstate("28000"));
@@ -109,7 +124,9 @@ fn parameters(mut fields: Fields) -> Result<Vec<(String, String)>, Error> {
         if name.is_empty() {
             return match fields.0.is_empty() {
                 true => Ok(parameters),
-                false => Err(violation("invalid startup packet layout: expected terminator as last byte")),
+                false => Err(violation(
+                    "invalid startup packet layout: expected terminator as last byte",
+                )),
             };
         }
         let value = fields.text()?;

@@ -40,7 +40,12 @@ impl Server {
         let served = tokio::spawn(serve_sessions(listener, sessions, limits, async {
             let _ = stopped.await;
         }));
-        Server { address, stage, stop: Some(stop), served }
+        Server {
+            address,
+            stage,
+            stop: Some(stop),
+            served,
+        }
     }
 
     async fn connect(&self) -> Client {
@@ -51,6 +56,10 @@ impl Server {
 
     async fn stop(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
-        tokio::time::timeout(Duration::from_secs(20), self.served).await.expect("the server does not stop").unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(20), self.served)
+            .await
+            .expect("the server does not stop")
+            .unwrap()
+            .unwrap();
     }
 }

@@ -32,7 +32,13 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, message_bytes_max: usize) -> Wire {
-        Wire { stream, input: BytesMut::new(), output: Outgoing::default(), sent: 0, message_bytes_max }
+        Wire {
+            stream,
+            input: BytesMut::new(),
+            output: Outgoing::default(),
+            sent: 0,
+            message_bytes_max,
+        }
     }
 
     /// Reads what the socket has, or waits until it has something. Safe to drop while it waits.
@@ -67,7 +73,10 @@ impl Wire {
     pub(super) async fn startup_packet(&mut self, bytes_max: usize) -> Result<Option<Bytes>, Failure> {
         self.need(4).await?;
         let length = (&self.input[..4]).get_i32();
-        match usize::try_from(length).ok().filter(|length| (8..=bytes_max).contains(length)) {
+        match usize::try_from(length)
+            .ok()
+            .filter(|length| (8..=bytes_max).contains(length))
+        {
             Some(length) => {
                 self.need(length).await?;
                 Ok(Some(self.input.split_to(length).freeze().slice(4..)))
@@ -104,7 +113,9 @@ impl Wire {
         }
         let message = format!("cannot read message `{}`: it is too long", kind as char);
         let error = Error::new(ErrorKind::Invalid, "PG-0005", message).sqlstate("54000");
-        Err(error.fact("length", format!("{length} bytes")).fact("limit", format!("{bytes_max} bytes")))
+        Err(error
+            .fact("length", format!("{length} bytes"))
+            .fact("limit", format!("{bytes_max} bytes")))
     }
 
     /// The kind of the next message, which stays. Safe to drop while it waits.
@@ -145,15 +156,18 @@ impl Wire {
     /// Sends the error that ends the connection, and waits a moment so that the client can read it.
     pub(super) async fn farewell(mut self, error: &Error) {
         self.output.error("FATAL", error, 0);
-        let said = async {
-            self.flush().await?;
-            self.stream.shutdown().await?;
-            // Closing a socket with unread input would drop what was sent.
-            loop {
-                self.input.clear();
-                self.fill().await?;
-            }
-        };
-        let _: Result<Result<(), Failure>, _> = tokio::time::timeout(FAREWELL_TIMEOUT, said).await;
+        // Whether it was heard makes no difference.
+        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, self.hand_over()).await;
+    }
+
+    /// Sends all output and the end of it, then waits until the client hangs up: closing a socket with unread input
+    /// would drop what was sent.
+    async fn hand_over(&mut self) -> Result<(), Failure> {
+        self.flush().await?;
+        self.stream.shutdown().await?;
+        loop {
+            self.input.clear();
+            self.fill().await?;
+        }
     }
 }

@@ -65,7 +65,11 @@ pub fn sync() -> Vec<u8> {
 impl Client {
     /// Connects without a word.
     pub async fn dial(address: SocketAddr) -> Client {
-        Client { stream: TcpStream::connect(address).await.unwrap(), process: 0, secret: 0 }
+        Client {
+            stream: TcpStream::connect(address).await.unwrap(),
+            process: 0,
+            secret: 0,
+        }
     }
 
     /// Connects and waits until the server is ready.
@@ -93,7 +97,9 @@ impl Client {
             self.stream.read_exact(&mut body).await.ok()?;
             Some((kind, body))
         };
-        tokio::time::timeout(PATIENCE, read).await.expect("the server does not answer")
+        tokio::time::timeout(PATIENCE, read)
+            .await
+            .expect("the server does not answer")
     }
 
     pub async fn until(&mut self, last: u8) -> Vec<Answer> {
@@ -133,7 +139,9 @@ impl Client {
 /// The fields of an error or a notice by their letter.
 pub fn field(body: &[u8], letter: u8) -> Option<String> {
     let mut fields = body.split(|byte| *byte == 0).filter(|field| !field.is_empty());
-    fields.find(|field| field[0] == letter).map(|field| String::from_utf8_lossy(&field[1..]).into_owned())
+    fields
+        .find(|field| field[0] == letter)
+        .map(|field| String::from_utf8_lossy(&field[1..]).into_owned())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -150,8 +158,15 @@ fn row(body: &[u8]) -> String {
             values.push("NULL".to_string());
             continue;
         };
-        let is_text = rest[..length].iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
-        let hex = || rest[..length].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let is_text = rest[..length]
+            .iter()
+            .all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+        let hex = || {
+            rest[..length]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
         values.push(if is_text { text(&rest[..length]) } else { hex() });
         rest = &rest[length..];
     }

@@ -13,17 +13,28 @@ async fn a_session_starts_with_parameters_key_and_readiness() {
     let told = words(&client.until_ready().await);
     assert!(told.starts_with("R S("), "{told}");
     assert!(told.ends_with(" K Z(I)"), "{told}");
-    for parameter in ["server_version=16.6 (Cenote ", "client_encoding=UTF8", "integer_datetimes=on", "session_authorization=ann", "TimeZone=UTC"] {
+    for parameter in [
+        "server_version=16.6 (Cenote ",
+        "client_encoding=UTF8",
+        "integer_datetimes=on",
+        "session_authorization=ann",
+        "TimeZone=UTC",
+    ] {
         assert!(told.contains(&format!("S({parameter}")), "{told}");
     }
-    assert_eq!(server.stage.take_log(), ["user=ann", "application_name=test", "options="]);
+    assert_eq!(
+        server.stage.take_log(),
+        ["user=ann", "application_name=test", "options="]
+    );
 }
 
 #[tokio::test]
 async fn a_newer_protocol_is_negotiated_down() {
     let server = Server::start().await;
     let mut client = Client::dial(server.address).await;
-    client.send(&startup_packet(196_610, &[("user", "ann"), ("_pq_.novelty", "on")])).await;
+    client
+        .send(&startup_packet(196_610, &[("user", "ann"), ("_pq_.novelty", "on")]))
+        .await;
     let answers = client.until_ready().await;
     assert_eq!(answers[0], (b'v', b"\0\0\0\0\0\0\0\x01_pq_.novelty\0".to_vec()));
     assert!(words(&answers).ends_with("Z(I)"));
@@ -45,10 +56,22 @@ async fn statements_of_one_message_are_one_transaction() {
     let mut client = server.connect().await;
     assert_eq!(client.query("write 1").await, "C(INSERT 0 1) Z(I)");
     assert_eq!(server.stage.take_log(), ["write 1"]);
-    assert_eq!(client.query("write 1; select; write 2").await, "C(INSERT 0 1) T D(1) C(SELECT 1) C(INSERT 0 1) Z(I)");
-    assert_eq!(server.stage.take_log(), ["begin implicit", "write 1", "write 2", "commit implicit"]);
-    assert_eq!(client.query("write 1; fail; write 2").await, "C(INSERT 0 1) E(42883) Z(I)");
-    assert_eq!(server.stage.take_log(), ["begin implicit", "write 1", "rollback implicit"]);
+    assert_eq!(
+        client.query("write 1; select; write 2").await,
+        "C(INSERT 0 1) T D(1) C(SELECT 1) C(INSERT 0 1) Z(I)"
+    );
+    assert_eq!(
+        server.stage.take_log(),
+        ["begin implicit", "write 1", "write 2", "commit implicit"]
+    );
+    assert_eq!(
+        client.query("write 1; fail; write 2").await,
+        "C(INSERT 0 1) E(42883) Z(I)"
+    );
+    assert_eq!(
+        server.stage.take_log(),
+        ["begin implicit", "write 1", "rollback implicit"]
+    );
 }
 
 #[tokio::test]
@@ -107,7 +130,10 @@ async fn notices_come_before_their_command_is_complete() {
 async fn a_changed_parameter_is_reported_once() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    assert_eq!(client.query("zone Asia/Kolkata").await, "S(TimeZone=Asia/Kolkata) C(SET) Z(I)");
+    assert_eq!(
+        client.query("zone Asia/Kolkata").await,
+        "S(TimeZone=Asia/Kolkata) C(SET) Z(I)"
+    );
     assert_eq!(client.query("zone Asia/Kolkata").await, "C(SET) Z(I)");
 }
 
@@ -117,9 +143,11 @@ async fn many_rows_arrive_whole() {
     let mut client = server.connect().await;
     client.send(&message(b'Q', b"rows 123456\0")).await;
     let answers = client.until_ready().await;
-    let sum: i64 = answers.iter().filter(|(kind, _)| *kind == b'D').map(|(_, body)| {
-        std::str::from_utf8(&body[6..]).unwrap().parse::<i64>().unwrap()
-    }).sum();
+    let sum: i64 = answers
+        .iter()
+        .filter(|(kind, _)| *kind == b'D')
+        .map(|(_, body)| std::str::from_utf8(&body[6..]).unwrap().parse::<i64>().unwrap())
+        .sum();
     assert_eq!(sum, 123_456 * 123_455 / 2);
     assert_eq!(words(&answers[answers.len() - 2..]), "C(SELECT 123456) Z(I)");
 }
@@ -149,9 +177,18 @@ async fn copy_takes_data_cut_anywhere() {
     let mut client = server.connect().await;
     client.send(&message(b'Q', b"copy; select\0")).await;
     assert_eq!(client.answer().await.unwrap(), (b'G', b"\0\0\x02\0\0\0\0".to_vec()));
-    let bytes = [copy_data("a\tb\nc"), message(b'H', b""), copy_data("\td\n"), message(b'c', b"")].concat();
+    let bytes = [
+        copy_data("a\tb\nc"),
+        message(b'H', b""),
+        copy_data("\td\n"),
+        message(b'c', b""),
+    ]
+    .concat();
     assert_eq!(client.ask(&bytes).await, "C(COPY 2) T D(1) C(SELECT 1) Z(I)");
-    assert_eq!(server.stage.take_log(), ["begin implicit", "copied a\tb/c\td/", "commit implicit"]);
+    assert_eq!(
+        server.stage.take_log(),
+        ["begin implicit", "copied a\tb/c\td/", "commit implicit"]
+    );
 }
 
 #[tokio::test]
@@ -159,9 +196,17 @@ async fn copy_that_fails_keeps_nothing_and_the_rest_of_it_is_ignored() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     for (end, code, reason) in [
-        ([copy_data("bad"), copy_data("more"), message(b'c', b"")].concat(), "42883", "cannot play: it fails"),
+        (
+            [copy_data("bad"), copy_data("more"), message(b'c', b"")].concat(),
+            "42883",
+            "cannot play: it fails",
+        ),
         (message(b'f', b"enough\0"), "57014", "COPY from stdin failed: enough"),
-        (message(b'Q', b"select\0"), "08P01", "unexpected message type 0x51 during COPY from stdin"),
+        (
+            message(b'Q', b"select\0"),
+            "08P01",
+            "unexpected message type 0x51 during COPY from stdin",
+        ),
     ] {
         client.send(&message(b'Q', b"copy\0")).await;
         assert_eq!(words(&client.until(b'G').await), "G");
@@ -179,14 +224,19 @@ async fn copy_is_dropped_with_its_client() {
     client.send(&copy_data("a\tb\n")).await;
     client.until(b'G').await;
     drop(client);
-    server.stage.wait_for("copy aborted: cannot go on with COPY: the client is gone").await;
+    server
+        .stage
+        .wait_for("copy aborted: cannot go on with COPY: the client is gone")
+        .await;
 }
 
 #[tokio::test]
 async fn what_writes_is_done_although_its_client_left() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    client.send(&[message(b'Q', b"write 1\0"), message(b'X', b"")].concat()).await;
+    client
+        .send(&[message(b'Q', b"write 1\0"), message(b'X', b"")].concat())
+        .await;
     drop(client);
     server.stage.wait_for("write 1").await;
 }

@@ -21,7 +21,14 @@ fn flush() -> Vec<u8> {
 async fn a_statement_is_prepared_bound_described_and_run() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    let bytes = [parse("", "echo"), bind("", "", &["42"], 0), describe(b'P', ""), execute("", 0), sync()].concat();
+    let bytes = [
+        parse("", "echo"),
+        bind("", "", &["42"], 0),
+        describe(b'P', ""),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
     assert_eq!(client.ask(&bytes).await, "1 2 T D(42) C(SELECT 1) Z(I)");
     let bytes = [parse("s", "echo"), describe(b'S', "s"), sync()].concat();
     client.send(&bytes).await;
@@ -36,9 +43,16 @@ async fn a_statement_is_prepared_bound_described_and_run() {
 async fn row_descriptions_tell_type_size_and_format() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    client.send(&[parse("", "select"), bind("", "", &[], 1), describe(b'P', ""), sync()].concat()).await;
+    client
+        .send(&[parse("", "select"), bind("", "", &[], 1), describe(b'P', ""), sync()].concat())
+        .await;
     let answers = client.until_ready().await;
-    let expected = [b"\0\x01?column?\0".as_slice(), &[0; 6], &[0, 0, 0, 23, 0, 4, 0xff, 0xff, 0xff, 0xff, 0, 1]].concat();
+    let expected = [
+        b"\0\x01?column?\0".as_slice(),
+        &[0; 6],
+        &[0, 0, 0, 23, 0, 4, 0xff, 0xff, 0xff, 0xff, 0, 1],
+    ]
+    .concat();
     assert_eq!(answers[2], (b'T', expected));
 }
 
@@ -47,7 +61,14 @@ async fn an_empty_query_runs_to_nothing() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     for sql in ["", ";", "-- only a comment"] {
-        let bytes = [parse("", sql), bind("", "", &[], 0), describe(b'P', ""), execute("", 0), sync()].concat();
+        let bytes = [
+            parse("", sql),
+            bind("", "", &[], 0),
+            describe(b'P', ""),
+            execute("", 0),
+            sync(),
+        ]
+        .concat();
         assert_eq!(client.ask(&bytes).await, "1 2 n I Z(I)");
     }
 }
@@ -56,7 +77,14 @@ async fn an_empty_query_runs_to_nothing() {
 async fn after_an_error_all_is_skipped_up_to_sync() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    let broken = [parse("", "fail"), bind("", "", &[], 0), execute("", 0), message(b'Q', b"write 1\0"), sync()].concat();
+    let broken = [
+        parse("", "fail"),
+        bind("", "", &[], 0),
+        execute("", 0),
+        message(b'Q', b"write 1\0"),
+        sync(),
+    ]
+    .concat();
     assert_eq!(client.ask(&broken).await, "E(42883) Z(I)");
     assert!(server.stage.take_log().is_empty());
     assert_eq!(client.query("select").await, "T D(1) C(SELECT 1) Z(I)");
@@ -75,14 +103,30 @@ async fn a_statement_alone_before_its_sync_needs_no_transaction() {
 async fn a_pipeline_up_to_sync_is_one_transaction() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    let one = |argument: &str| [parse("", &format!("write {argument}")), bind("", "", &[], 0), execute("", 0)].concat();
+    let one = |argument: &str| {
+        [
+            parse("", &format!("write {argument}")),
+            bind("", "", &[], 0),
+            execute("", 0),
+        ]
+        .concat()
+    };
     let bytes = [one("1"), one("2"), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "1 2 C(INSERT 0 1) 1 2 C(INSERT 0 1) Z(I)");
-    assert_eq!(server.stage.take_log(), ["begin implicit", "write 1", "write 2", "commit implicit"]);
+    assert_eq!(
+        server.stage.take_log(),
+        ["begin implicit", "write 1", "write 2", "commit implicit"]
+    );
     let bytes = [one("1"), parse("", "fail"), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "1 2 C(INSERT 0 1) E(42883) Z(I)");
-    assert_eq!(server.stage.take_log(), ["begin implicit", "write 1", "rollback implicit"]);
-    server.stage.commit_failures.store(1, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(
+        server.stage.take_log(),
+        ["begin implicit", "write 1", "rollback implicit"]
+    );
+    server
+        .stage
+        .commit_failures
+        .store(1, std::sync::atomic::Ordering::SeqCst);
     let bytes = [one("1"), flush(), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "1 2 C(INSERT 0 1) E(40001) Z(I)");
 }
@@ -94,9 +138,18 @@ async fn a_portal_is_suspended_at_the_limit_and_goes_on() {
     assert_eq!(client.query("begin").await, "C(BEGIN) Z(T)");
     let bytes = [parse("", "rows 5"), bind("p", "", &[], 0), execute("p", 2), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "1 2 D(0) D(1) s Z(T)");
-    assert_eq!(client.ask(&[execute("p", 2), sync()].concat()).await, "D(2) D(3) s Z(T)");
-    assert_eq!(client.ask(&[execute("p", 2), sync()].concat()).await, "D(4) C(SELECT 1) Z(T)");
-    assert_eq!(client.ask(&[execute("p", 2), sync()].concat()).await, "C(SELECT 0) Z(T)");
+    assert_eq!(
+        client.ask(&[execute("p", 2), sync()].concat()).await,
+        "D(2) D(3) s Z(T)"
+    );
+    assert_eq!(
+        client.ask(&[execute("p", 2), sync()].concat()).await,
+        "D(4) C(SELECT 1) Z(T)"
+    );
+    assert_eq!(
+        client.ask(&[execute("p", 2), sync()].concat()).await,
+        "C(SELECT 0) Z(T)"
+    );
     assert_eq!(client.query("commit").await, "C(COMMIT) Z(I)");
     assert_eq!(client.ask(&[execute("p", 0), sync()].concat()).await, "E(34000) Z(I)");
 }
@@ -105,7 +158,14 @@ async fn a_portal_is_suspended_at_the_limit_and_goes_on() {
 async fn a_command_runs_once_per_portal() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    let bytes = [parse("", "write 1"), bind("", "", &[], 0), execute("", 0), execute("", 0), sync()].concat();
+    let bytes = [
+        parse("", "write 1"),
+        bind("", "", &[], 0),
+        execute("", 0),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
     assert_eq!(client.ask(&bytes).await, "1 2 C(INSERT 0 1) E(55000) Z(I)");
 }
 
@@ -121,9 +181,15 @@ async fn names_that_exist_or_do_not_are_told_apart() {
         (bind("", "", &[], 0), "E(26000) Z(I)"),
         (describe(b'S', "nope"), "E(26000) Z(I)"),
         (describe(b'P', "nope"), "E(34000) Z(I)"),
-        ([bind("p", "s", &[], 0), bind("p", "s", &[], 0)].concat(), "2 E(42P03) Z(I)"),
+        (
+            [bind("p", "s", &[], 0), bind("p", "s", &[], 0)].concat(),
+            "2 E(42P03) Z(I)",
+        ),
         (bind("", "s", &["1"], 0), "E(08P01) Z(I)"),
-        ([close(b'S', "s"), close(b'S', "s"), close(b'P', "p")].concat(), "3 3 3 Z(I)"),
+        (
+            [close(b'S', "s"), close(b'S', "s"), close(b'P', "p")].concat(),
+            "3 3 3 Z(I)",
+        ),
         (bind("", "s", &[], 0), "E(26000) Z(I)"),
     ] {
         assert_eq!(client.ask(&[bytes, sync()].concat()).await, expected);
@@ -132,7 +198,11 @@ async fn names_that_exist_or_do_not_are_told_apart() {
 
 #[tokio::test]
 async fn prepared_statements_are_bounded() {
-    let server = Server::with(PgLimits { prepared_max: 2, ..PgLimits::default() }).await;
+    let server = Server::with(PgLimits {
+        prepared_max: 2,
+        ..PgLimits::default()
+    })
+    .await;
     let mut client = server.connect().await;
     let bytes = [parse("a", "select"), parse("b", "select"), parse("c", "select"), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "1 1 E(53400) Z(I)");
@@ -145,10 +215,19 @@ async fn sql_drops_statements_of_the_protocol() {
     let prepare = [parse("My", "select"), parse("b", "select"), sync()].concat();
     assert_eq!(client.ask(&prepare).await, "1 1 Z(I)");
     assert_eq!(client.query("deallocate \"My\"").await, "C(DEALLOCATE) Z(I)");
-    assert_eq!(client.ask(&[bind("", "My", &[], 0), sync()].concat()).await, "E(26000) Z(I)");
+    assert_eq!(
+        client.ask(&[bind("", "My", &[], 0), sync()].concat()).await,
+        "E(26000) Z(I)"
+    );
     assert_eq!(client.query("discard all").await, "C(DISCARD ALL) Z(I)");
     assert_eq!(client.ask(&prepare).await, "1 1 Z(I)");
-    let bytes = [parse("", "deallocate all"), bind("", "", &[], 0), execute("", 0), sync()].concat();
+    let bytes = [
+        parse("", "deallocate all"),
+        bind("", "", &[], 0),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
     assert_eq!(client.ask(&bytes).await, "1 2 C(DEALLOCATE) Z(I)");
     assert_eq!(client.ask(&prepare).await, "1 1 Z(I)");
 }
@@ -165,11 +244,15 @@ async fn a_result_of_other_types_than_described_is_refused() {
 async fn copy_works_for_clients_that_sync_before_they_notice_it() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    client.send(&[parse("", "copy"), bind("", "", &[], 0), execute("", 0), sync()].concat()).await;
+    client
+        .send(&[parse("", "copy"), bind("", "", &[], 0), execute("", 0), sync()].concat())
+        .await;
     assert_eq!(words(&client.until(b'G').await), "1 2 G");
     let bytes = [message(b'd', b"a\n"), message(b'c', b""), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "C(COPY 1) Z(I)");
-    client.send(&[parse("", "copy"), bind("", "", &[], 0), execute("", 0), sync()].concat()).await;
+    client
+        .send(&[parse("", "copy"), bind("", "", &[], 0), execute("", 0), sync()].concat())
+        .await;
     assert_eq!(words(&client.until(b'G').await), "1 2 G");
     let bytes = [message(b'd', b"bad"), message(b'c', b""), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "E(42883) Z(I)");
@@ -188,7 +271,9 @@ async fn values_that_do_not_read_fail_the_transaction_block() {
 async fn flush_brings_answers_without_sync() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    client.send(&[parse("", "echo"), describe(b'S', ""), flush()].concat()).await;
+    client
+        .send(&[parse("", "echo"), describe(b'S', ""), flush()].concat())
+        .await;
     assert_eq!(words(&client.until(b'T').await), "1 t T");
     let bytes = [bind("", "", &["1"], 0), execute("", 0), sync()].concat();
     assert_eq!(client.ask(&bytes).await, "2 D(1) C(SELECT 1) Z(I)");

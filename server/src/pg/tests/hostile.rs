@@ -38,8 +38,14 @@ async fn a_client_that_asks_for_encryption_again_is_sent_away() {
 async fn garbage_closes_its_connection_and_no_other() {
     let server = Server::start().await;
     let mut bystander = server.connect().await;
-    let garbage: [&[u8]; 6] =
-        [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 64], &[0, 0, 0, 7, 0, 3, 0, 0], &[0x7f, 0xff, 0xff, 0xff], &[0, 0, 0x27, 0x11, 0, 3, 0, 0]];
+    let garbage: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0; 64],
+        &[0xff; 64],
+        &[0, 0, 0, 7, 0, 3, 0, 0],
+        &[0x7f, 0xff, 0xff, 0xff],
+        &[0, 0, 0x27, 0x11, 0, 3, 0, 0],
+    ];
     for bytes in garbage {
         let mut client = Client::dial(server.address).await;
         client.send(bytes).await;
@@ -67,8 +73,14 @@ async fn startup_messages_that_cannot_be_served_say_why() {
         (startup_packet(131_072, &[("user", "ann")]), "E(0A000)"),
         (startup_packet(196_608, &[("database", "d")]), "E(28000)"),
         (startup_packet(196_608, &[("user", "")]), "E(28000)"),
-        (startup_packet(196_608, &[("user", "ann"), ("database", "nowhere")]), "E(3D000)"),
-        (startup_packet(196_608, &[("user", "ann"), ("replication", "database")]), "E(0A000)"),
+        (
+            startup_packet(196_608, &[("user", "ann"), ("database", "nowhere")]),
+            "E(3D000)",
+        ),
+        (
+            startup_packet(196_608, &[("user", "ann"), ("replication", "database")]),
+            "E(0A000)",
+        ),
         (vec![0, 0, 0, 13, 0, 3, 0, 0, b'u', b's', b'e', b'r', 0], "E(08P01)"),
     ] {
         let mut client = Client::dial(server.address).await;
@@ -81,7 +93,10 @@ async fn startup_messages_that_cannot_be_served_say_why() {
 
 #[tokio::test]
 async fn a_client_that_never_starts_up_is_closed() {
-    let limits = PgLimits { startup_timeout: Duration::from_millis(50), ..PgLimits::default() };
+    let limits = PgLimits {
+        startup_timeout: Duration::from_millis(50),
+        ..PgLimits::default()
+    };
     let server = Server::with(limits).await;
     let mut client = Client::dial(server.address).await;
     client.send(&[0, 0]).await;
@@ -90,7 +105,10 @@ async fn a_client_that_never_starts_up_is_closed() {
 
 #[tokio::test]
 async fn messages_that_cannot_be_are_fatal() {
-    let limits = PgLimits { message_bytes_max: 1_000, ..PgLimits::default() };
+    let limits = PgLimits {
+        message_bytes_max: 1_000,
+        ..PgLimits::default()
+    };
     let server = Server::with(limits).await;
     let cases: [(&[u8], &str); 6] = [
         (&[b'Q', 0x7f, 0xff, 0xff, 0xff], "E(54000)"),
@@ -112,7 +130,10 @@ async fn messages_that_cannot_be_are_fatal() {
 
 #[tokio::test]
 async fn the_error_reaches_a_client_that_is_still_sending() {
-    let limits = PgLimits { message_bytes_max: 1_000, ..PgLimits::default() };
+    let limits = PgLimits {
+        message_bytes_max: 1_000,
+        ..PgLimits::default()
+    };
     let server = Server::with(limits).await;
     let mut client = server.connect().await;
     let _ = client.stream.write_all(&message(b'Q', &vec![b'x'; 4 << 20])).await;
@@ -125,14 +146,23 @@ async fn messages_that_do_not_decode_leave_the_connection_usable() {
     let mut client = server.connect().await;
     assert_eq!(client.ask(&message(b'Q', b"no end")).await, "E(08P01) Z(I)");
     assert_eq!(client.ask(&message(b'Q', b"\xff\0")).await, "E(22021) Z(I)");
-    assert_eq!(client.ask(&[message(b'B', b"\0\0\0\x05"), super::client::sync()].concat()).await, "E(08P01) Z(I)");
+    assert_eq!(
+        client
+            .ask(&[message(b'B', b"\0\0\0\x05"), super::client::sync()].concat())
+            .await,
+        "E(08P01) Z(I)"
+    );
     assert_eq!(client.ask(&message(b'F', b"")).await, "E(0A000) Z(I)");
     assert_eq!(client.query("select").await, "T D(1) C(SELECT 1) Z(I)");
 }
 
 #[tokio::test]
 async fn one_client_too_many_is_told_so_and_a_seat_is_free_again_later() {
-    let server = Server::with(PgLimits { connections_max: 1, ..PgLimits::default() }).await;
+    let server = Server::with(PgLimits {
+        connections_max: 1,
+        ..PgLimits::default()
+    })
+    .await;
     let mut first = server.connect().await;
     let mut second = Client::dial(server.address).await;
     second.send(&startup_packet(196_608, &[("user", "bob")])).await;
@@ -153,7 +183,9 @@ async fn one_client_too_many_is_told_so_and_a_seat_is_free_again_later() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), seated).await.expect("the seat stays taken");
+    tokio::time::timeout(Duration::from_secs(20), seated)
+        .await
+        .expect("the seat stays taken");
 }
 
 async fn cancel(server: &Server, process: i32, secret: i32) {
@@ -182,9 +214,14 @@ async fn a_cancel_request_ends_the_running_statement_and_nothing_else() {
     assert_eq!(words(&client.until_ready().await), "E(57014) Z(E)");
     assert_eq!(server.stage.take_log(), ["wait dropped"]);
     assert_eq!(client.query("select").await, "E(25P02) Z(E)");
-    assert_eq!(client.query("commit; select").await, "C(ROLLBACK) T D(1) C(SELECT 1) Z(I)");
+    assert_eq!(
+        client.query("commit; select").await,
+        "C(ROLLBACK) T D(1) C(SELECT 1) Z(I)"
+    );
     cancel(&server, other.process, other.secret).await;
     assert_eq!(words(&other.until_ready().await), "E(57014) Z(I)");
+    // What it left open does not swallow the next statement.
+    assert_eq!(server.stage.take_log(), ["wait dropped", "rollback implicit"]);
 }
 
 #[tokio::test]
@@ -226,20 +263,29 @@ async fn a_subscription_ends_when_its_client_vanishes() {
 #[tokio::test]
 async fn clients_are_told_when_the_server_stops() {
     let server = Server::start().await;
-    let (mut idle, mut waiting, mut silent) =
-        (server.connect().await, server.connect().await, Client::dial(server.address).await);
+    let (mut idle, mut waiting, mut silent) = (
+        server.connect().await,
+        server.connect().await,
+        Client::dial(server.address).await,
+    );
     waiting.send(&message(b'Q', b"wait\0")).await;
     server.stage.wait_for("wait").await;
     let stage = server.stage.clone();
     let (_, told_idle, told_waiting) = tokio::join!(server.stop(), idle.until_ready(), waiting.until_ready());
-    assert_eq!((words(&told_idle), words(&told_waiting)), ("E(57P01)".to_string(), "E(57P01)".to_string()));
+    assert_eq!(
+        (words(&told_idle), words(&told_waiting)),
+        ("E(57P01)".to_string(), "E(57P01)".to_string())
+    );
     assert!(silent.is_closed().await);
     assert!(stage.take_log().contains(&"wait dropped".to_string()));
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_read_cannot_keep_the_server_from_stopping() {
-    let limits = PgLimits { shutdown_grace: Duration::from_millis(200), ..PgLimits::default() };
+    let limits = PgLimits {
+        shutdown_grace: Duration::from_millis(200),
+        ..PgLimits::default()
+    };
     let server = Server::with(limits).await;
     let mut client = server.connect().await;
     client.send(&message(b'Q', b"rows 100000000\0")).await;

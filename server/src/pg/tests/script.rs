@@ -55,6 +55,7 @@ pub struct Session {
     stage: Arc<Stage>,
     status: TransactionStatus,
     zone: String,
+    implicit: bool,
 }
 
 /// Notes when it is dropped.
@@ -73,11 +74,19 @@ fn integers(name: &str, values: Vec<i32>) -> (SchemaRef, RecordBatch) {
 }
 
 fn rows(schema: SchemaRef, batches: Vec<Result<RecordBatch>>) -> Outcome {
-    Outcome::Rows(Rows { schema, batches: futures::stream::iter(batches).boxed(), epoch: None, verb: "SELECT" })
+    Outcome::Rows(Rows {
+        schema,
+        batches: futures::stream::iter(batches).boxed(),
+        epoch: None,
+        verb: "SELECT",
+    })
 }
 
 fn command(tag: &str) -> Result<Outcome> {
-    Ok(Outcome::Command { tag: tag.to_string(), notices: Vec::new() })
+    Ok(Outcome::Command {
+        tag: tag.to_string(),
+        notices: Vec::new(),
+    })
 }
 
 pub fn failure() -> Error {
@@ -91,7 +100,12 @@ fn long_schema() -> SchemaRef {
 
 impl Session {
     pub fn new(stage: Arc<Stage>) -> Session {
-        Session { stage, status: TransactionStatus::Idle, zone: "UTC".to_string() }
+        Session {
+            stage,
+            status: TransactionStatus::Idle,
+            zone: "UTC".to_string(),
+            implicit: false,
+        }
     }
 
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
@@ -99,7 +113,10 @@ impl Session {
             let error = Error::new(ErrorKind::Invalid, "SQL-0002", "syntax error at or near \"syntax\"");
             return Err(error.sqlstate("42601").position(index + 1));
         }
-        let parts = sql.split(';').map(str::trim).filter(|part| !part.is_empty() && !part.starts_with("--"));
+        let parts = sql
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty() && !part.starts_with("--"));
         Ok(parts.map(|part| Statement::Script(part.into())).collect())
     }
 
@@ -111,7 +128,11 @@ impl Session {
             "fail" => return Err(failure()),
             _ => None,
         };
-        let parameters = if sql.starts_with("echo") { vec![DataType::Int64] } else { Vec::new() };
+        let parameters = if sql.starts_with("echo") {
+            vec![DataType::Int64]
+        } else {
+            Vec::new()
+        };
         Ok(Description { parameters, columns })
     }
 
@@ -147,12 +168,15 @@ impl Session {
             "rows" => Ok(numbers(stage, argument.parse().unwrap())),
             "subscribe" => Ok(subscription(stage)),
             "echo" => {
-                let array: ArrayRef = parameters[0].to_array()?;
-                let schema = Arc::new(Schema::new(vec![Field::new("n", array.data_type().clone(), true)]));
-                let batch = RecordBatch::try_new(schema.clone(), vec![array])?;
-                Ok(rows(schema, vec![Ok(batch)]))
+                let array: ArrayRef = parameters[0].cast_to(&DataType::Int64).unwrap().to_array().unwrap();
+                Ok(rows(
+                    long_schema(),
+                    vec![Ok(RecordBatch::try_new(long_schema(), vec![array])?)],
+                ))
             }
             "wait" => {
+                // As a statement that commits by itself does, and is broken off before it could.
+                self.implicit = self.status == TransactionStatus::Idle;
                 let watch = Watch(stage.clone(), "wait dropped");
                 stage.note("wait");
                 std::future::pending::<()>().await;
@@ -163,7 +187,10 @@ impl Session {
                 stage.note(format!("write {argument}"));
                 command("INSERT 0 1")
             }
-            "copy" => Ok(Outcome::CopyIn(Box::new(Copy { stage, bytes: Vec::new() }))),
+            "copy" => Ok(Outcome::CopyIn(Box::new(Copy {
+                stage,
+                bytes: Vec::new(),
+            }))),
             "begin" => self.enter(TransactionStatus::Open, "BEGIN"),
             "commit" if self.status == TransactionStatus::Failed => self.enter(TransactionStatus::Idle, "ROLLBACK"),
             "commit" => self.enter(TransactionStatus::Idle, "COMMIT"),
@@ -174,7 +201,10 @@ impl Session {
             }
             "discard" => command("DISCARD ALL"),
             "deallocate" => command("DEALLOCATE"),
-            "notice" => Ok(Outcome::Command { tag: "DO".into(), notices: vec!["look here".into()] }),
+            "notice" => Ok(Outcome::Command {
+                tag: "DO".into(),
+                notices: vec!["look here".into()],
+            }),
             _ => Err(failure()),
         }
     }
@@ -196,10 +226,15 @@ impl Session {
 
     pub fn begin_implicit(&mut self) {
         self.stage.note("begin implicit");
+        self.implicit = true;
     }
 
     pub fn end_implicit(&mut self, failed: bool) -> Result<()> {
-        self.stage.note(if failed { "rollback implicit" } else { "commit implicit" });
+        if !std::mem::take(&mut self.implicit) {
+            return Ok(());
+        }
+        self.stage
+            .note(if failed { "rollback implicit" } else { "commit implicit" });
         let failures = &self.stage.commit_failures;
         match failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => Err(Error::new(ErrorKind::Conflict, "SQL-0004", "could not commit")),
@@ -226,24 +261,41 @@ impl Session {
 /// `count` numbers in batches of 1,000, each made when it is asked for.
 fn numbers(stage: Arc<Stage>, count: i64) -> Outcome {
     let starts = (0..count).step_by(1_000);
-    let batches = futures::stream::iter(starts).map(move |start| {
+    let batches = futures::stream::iter(starts).map(move |start| -> Result<RecordBatch> {
         stage.batches.fetch_add(1, Ordering::SeqCst);
         let values = Int64Array::from_iter_values(start..(start + 1_000).min(count));
         Ok(RecordBatch::try_new(long_schema(), vec![Arc::new(values)])?)
     });
-    Outcome::Rows(Rows { schema: long_schema(), batches: batches.boxed(), epoch: None, verb: "SELECT" })
+    Outcome::Rows(Rows {
+        schema: long_schema(),
+        batches: batches.boxed(),
+        epoch: None,
+        verb: "SELECT",
+    })
 }
 
 fn subscription(stage: Arc<Stage>) -> Outcome {
-    let receiver = stage.subscription.lock().take().expect("the test set up a subscription");
+    let receiver = stage
+        .subscription
+        .lock()
+        .take()
+        .expect("the test set up a subscription");
     stage.note("subscribe");
     let watch = Watch(stage, "subscribe dropped");
     let batches = futures::stream::unfold((receiver, watch), |(mut receiver, watch)| async move {
         let value = receiver.recv().await?;
         let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
-        Some((Ok(RecordBatch::try_new(long_schema(), vec![array]).unwrap()), (receiver, watch)))
+        Some((
+            Ok(RecordBatch::try_new(long_schema(), vec![array]).unwrap()),
+            (receiver, watch),
+        ))
     });
-    Outcome::Rows(Rows { schema: long_schema(), batches: batches.boxed(), epoch: None, verb: "SUBSCRIBE" })
+    Outcome::Rows(Rows {
+        schema: long_schema(),
+        batches: batches.boxed(),
+        epoch: None,
+        verb: "SUBSCRIBE",
+    })
 }
 
 struct Copy {
@@ -259,11 +311,18 @@ impl CopyIn for Copy {
 
     async fn data(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.windows(3).any(|window| window == b"bad") { Err(failure()) } else { Ok(()) }
+        if self.bytes.windows(3).any(|window| window == b"bad") {
+            Err(failure())
+        } else {
+            Ok(())
+        }
     }
 
     async fn finish(self: Box<Self>) -> Result<u64> {
-        self.stage.note(format!("copied {}", String::from_utf8_lossy(&self.bytes).replace('\n', "/")));
+        self.stage.note(format!(
+            "copied {}",
+            String::from_utf8_lossy(&self.bytes).replace('\n', "/")
+        ));
         Ok(self.bytes.iter().filter(|byte| **byte == b'\n').count() as u64)
     }
 
