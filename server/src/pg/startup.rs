@@ -97,7 +97,7 @@ fn wrong_version(version: i32) -> Error {
 fn session(body: Bytes, minor: i32) -> Greeting {
     match parameters(Fields(body)) {
         Ok(all) => {
-            let (options, parameters) = all
+            let (options, parameters): (Vec<_>, Vec<_>) = all
                 .into_iter()
                 .partition(|(name, _): &(String, String)| name.starts_with("_pq_."));
             let unknown_options = options.into_iter().map(|(name, _)| name).collect();
