@@ -10,10 +10,10 @@ use super::parameters::{self, NUMBERS, Parameter};
 use super::request::Name;
 use super::respond;
 use crate::encode::{Numbers, write_json_text};
-use cenote_query::pgtext::{JsonWriter, parse_array};
 use arrow::datatypes::Field;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
+use cenote_query::pgtext::{JsonWriter, parse_array};
 use cenote_query::{LookupRows, Readable};
 use cenote_statestore::{Error, ErrorKind};
 use std::io::Write;
@@ -248,9 +248,13 @@ fn explain(app: &App, name: &str, wanted: &Wanted, error: Error) -> ApiError {
     if error.state() != "42703" || error.hint().is_some() {
         return error.into();
     }
-    let Ok(readable) = app.database().readable(name) else { return error.into() };
+    let Ok(readable) = app.database().readable(name) else {
+        return error.into();
+    };
     let is_column = |column: &&String| readable.columns.index_of(column).is_ok();
-    let Some(unknown) = wanted.columns.iter().find(|column| !is_column(column)) else { return error.into() };
+    let Some(unknown) = wanted.columns.iter().find(|column| !is_column(column)) else {
+        return error.into();
+    };
     let columns = readable.columns.fields().iter().map(|field| field.name().as_str());
     let known = columns.chain(PARAMETERS.iter().map(|parameter| parameter.name));
     match parameters::nearest(unknown, known) {
