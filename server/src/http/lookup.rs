@@ -10,10 +10,10 @@ use super::parameters::{self, NUMBERS, Parameter};
 use super::request::Name;
 use super::respond;
 use crate::encode::{Numbers, write_json_text};
-use cenote_query::pgtext::{JsonWriter, parse_array};
 use arrow::datatypes::Field;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
+use cenote_query::pgtext::{JsonWriter, parse_array};
 use cenote_query::{LookupRows, Readable};
 use cenote_statestore::{Error, ErrorKind};
 use std::io::Write;
@@ -86,7 +86,7 @@ pub async fn look_up(State(app): State<App>, Name(name): Name, RawQuery(query): 
         .database()
         .lookup(&name, &wanted.columns, std::slice::from_ref(&wanted.key))
         .await;
-    let found = found.map_err(|error| explain(&app, &name, error))?;
+    let found = found.map_err(|error| explain(&app, &name, &wanted, error))?;
     let body = write_answer(&found, &wanted)?;
     Ok(respond::json(StatusCode::OK, Some(found.epoch), body))
 }
@@ -243,25 +243,24 @@ fn no_key(readable: &Readable) -> ApiError {
         .at(readable.epoch, Vec::new())
 }
 
-/// Adds what parameters there are to the database's error about a column that does not exist.
-fn explain(app: &App, name: &str, error: Error) -> ApiError {
+/// Adds the nearest column or parameter to the database's error about a column that does not exist.
+fn explain(app: &App, name: &str, wanted: &Wanted, error: Error) -> ApiError {
     if error.state() != "42703" || error.hint().is_some() {
         return error.into();
     }
     let Ok(readable) = app.database().readable(name) else {
         return error.into();
     };
-    let columns: Vec<&str> = readable
-        .columns
-        .fields()
-        .iter()
-        .map(|field| field.name().as_str())
-        .collect();
-    let reserved = PARAMETERS.iter().map(|parameter| parameter.name);
-    error
-        .fact("columns", columns.join(", "))
-        .fact("parameters", reserved.collect::<Vec<_>>().join(", "))
-        .into()
+    let is_column = |column: &&String| readable.columns.index_of(column).is_ok();
+    let Some(unknown) = wanted.columns.iter().find(|column| !is_column(column)) else {
+        return error.into();
+    };
+    let columns = readable.columns.fields().iter().map(|field| field.name().as_str());
+    let known = columns.chain(PARAMETERS.iter().map(|parameter| parameter.name));
+    match parameters::nearest(unknown, known) {
+        Some(near) => error.attempt(format!("did you mean `{near}`?")).into(),
+        None => error.into(),
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub fn limits() -> Limits {
         body_bytes_max: 1_000,
         statement_bytes_max: 100,
         result_bytes_max: 1_000,
-        read_timeout: Duration::from_millis(200),
+        read_timeout: Duration::from_secs(2),
         write_timeout: Duration::from_secs(5),
         drain_time: Duration::from_secs(5),
     }

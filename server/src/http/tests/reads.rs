@@ -125,6 +125,13 @@ async fn keys_that_are_missing_malformed_or_misnamed_are_told_apart() {
 }
 
 #[tokio::test]
+async fn misspelt_column_is_refused_with_the_nearest() {
+    let served = Served::new().await;
+    let answer = served.get("/api/v1/queryable_state/accounts?ownr=ann").await;
+    assert_eq!(answer.json()["error"]["hint"], "did you mean `owner`?");
+}
+
+#[tokio::test]
 async fn many_keys_come_in_their_order() {
     let served = Served::new().await;
     let body = r#"{"keys":["bob","zoe","ann"]}"#;
