@@ -12,7 +12,7 @@ demo: build        ## build it and show the main job on real input
 
 build:             ## the binary
 	@command -v cargo >/dev/null || { echo "missing: Rust (cargo), version 1.95 or later"; exit 1; }
-	cargo build --release -p cenote-server
+	cargo build --release --workspace --bins
 
 test: unit e2e oracle cases   ## every test
 

@@ -98,11 +98,24 @@ pub struct NewView {
 }
 
 pub(crate) enum Request {
-    Commit { commit: Commit, reply: oneshot::Sender<Result<Epoch>> },
+    Commit {
+        commit: Commit,
+        reply: oneshot::Sender<Result<Epoch>>,
+    },
     /// A commit of a source, which may be merged with others of the same source; the permit frees its queue place.
-    Source { source: CollectionId, commit: Commit, permit: SourcePermit },
-    Peek { peeks: Vec<PeekRequest>, reply: oneshot::Sender<Epoch> },
-    Sizes { view: CollectionId, reply: mpsc::UnboundedSender<crate::worker::OperatorSizes> },
+    Source {
+        source: CollectionId,
+        commit: Commit,
+        permit: SourcePermit,
+    },
+    Peek {
+        peeks: Vec<PeekRequest>,
+        reply: oneshot::Sender<Epoch>,
+    },
+    Sizes {
+        view: CollectionId,
+        reply: mpsc::UnboundedSender<crate::worker::OperatorSizes>,
+    },
     Shutdown,
 }
 
@@ -187,7 +200,10 @@ impl Committer {
         for request in group {
             match request {
                 Request::Commit { commit, reply } => match self.prepare(commit) {
-                    Ok(done) => prepared.push(Prepared { reply: Some(reply), ..done }),
+                    Ok(done) => prepared.push(Prepared {
+                        reply: Some(reply),
+                        ..done
+                    }),
                     Err(error) => {
                         let _ = reply.send(Err(error));
                     }
@@ -207,7 +223,12 @@ impl Committer {
                     let _ = reply.send(self.epoch);
                 }
                 Request::Sizes { view, reply } => {
-                    self.workers.iter().for_each(|worker| worker.send(Command::Sizes { view, reply: reply.clone() }));
+                    self.workers.iter().for_each(|worker| {
+                        worker.send(Command::Sizes {
+                            view,
+                            reply: reply.clone(),
+                        })
+                    });
                 }
                 Request::Shutdown => go_on = false,
             }
@@ -226,14 +247,28 @@ impl Committer {
             log.append(&record)?;
         }
         let mut changes = self.tables.apply(epoch, &checked)?;
-        changes.extend(commit.passing.into_iter().map(|(id, rows)| (id, Changes::insertions(rows))));
-        let create_view = commit.create_view.map(|view| self.create_view(view, epoch)).transpose()?;
+        changes.extend(
+            commit
+                .passing
+                .into_iter()
+                .map(|(id, rows)| (id, Changes::insertions(rows))),
+        );
+        let create_view = commit
+            .create_view
+            .map(|view| self.create_view(view, epoch))
+            .transpose()?;
         for id in &commit.drops {
             self.views.remove(id);
             self.tables.remove(*id);
         }
         self.epoch = epoch;
-        Ok(Prepared { epoch, changes, create_view, drops: commit.drops, reply: None })
+        Ok(Prepared {
+            epoch,
+            changes,
+            create_view,
+            drops: commit.drops,
+            reply: None,
+        })
     }
 
     fn create_view(&mut self, view: NewView, epoch: Epoch) -> Result<Arc<CreateView>> {
@@ -245,15 +280,43 @@ impl Committer {
             let pin = self.retention.pin(epoch.previous())?;
             if let Some(table) = self.views.get(collection) {
                 let projection = (0..schema.fields().len()).collect();
-                snapshots.insert(*collection, InputSnapshot { table: table.clone(), pin, projection, is_view: true });
+                snapshots.insert(
+                    *collection,
+                    InputSnapshot {
+                        table: table.clone(),
+                        pin,
+                        projection,
+                        is_view: true,
+                    },
+                );
             } else if let Some(table) = self.tables.get(*collection) {
                 let projection = (0..schema.fields().len()).collect();
-                snapshots.insert(*collection, InputSnapshot { table, pin, projection, is_view: false });
+                snapshots.insert(
+                    *collection,
+                    InputSnapshot {
+                        table,
+                        pin,
+                        projection,
+                        is_view: false,
+                    },
+                );
             }
         }
         self.views.insert(view.id, view.table.clone());
-        let NewView { id, plan, status, table } = view;
-        Ok(Arc::new(CreateView { id, plan, epoch, table, status, snapshots }))
+        let NewView {
+            id,
+            plan,
+            status,
+            table,
+        } = view;
+        Ok(Arc::new(CreateView {
+            id,
+            plan,
+            epoch,
+            table,
+            status,
+            snapshots,
+        }))
     }
 
     /// Makes a group durable, then lets the workers have it and the writers know.
@@ -278,20 +341,34 @@ impl Committer {
     }
 
     fn hand_over(&mut self, prepared: Prepared) {
-        let Prepared { epoch, changes, create_view, drops, reply } = prepared;
+        let Prepared {
+            epoch,
+            changes,
+            create_view,
+            drops,
+            reply,
+        } = prepared;
         let rows = changes.iter().map(|(_, changes)| changes.len()).sum();
-        let touched: Arc<[CollectionId]> =
-            changes.iter().filter(|(_, changes)| !changes.is_empty()).map(|(id, _)| *id).collect();
+        let touched: Arc<[CollectionId]> = changes
+            .iter()
+            .filter(|(_, changes)| !changes.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
         if let Some(view) = create_view {
             // Before the rows of its first epoch, which would find no reader otherwise.
-            self.workers.iter().for_each(|worker| worker.send(Command::CreateView(view.clone())));
+            self.workers
+                .iter()
+                .for_each(|worker| worker.send(Command::CreateView(view.clone())));
         }
         for (collection, changes) in changes {
             self.deal(epoch, collection, changes);
         }
         for worker in &self.workers {
             drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
-            worker.send(Command::Seal { epoch, touched: touched.clone() });
+            worker.send(Command::Seal {
+                epoch,
+                touched: touched.clone(),
+            });
         }
         self.in_flight.push_back((epoch, rows));
         self.rows_in_flight += rows;
@@ -303,18 +380,40 @@ impl Committer {
 
     /// Deals rows out to the workers: small batches whole, large ones in slices.
     fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes) {
-        let chunk = if self.workers.len() == 1 { changes.len().max(1) } else { ROWS_PER_DEAL };
+        let chunk = if self.workers.len() == 1 {
+            changes.len().max(1)
+        } else {
+            ROWS_PER_DEAL
+        };
         for start in (0..changes.len()).step_by(chunk) {
             let part = changes.slice(start, chunk.min(changes.len() - start));
             self.next_worker = (self.next_worker + 1) % self.workers.len();
-            self.workers[self.next_worker].send(Command::Data { epoch, collection, changes: part });
+            self.workers[self.next_worker].send(Command::Data {
+                epoch,
+                collection,
+                changes: part,
+            });
         }
     }
 
     fn peek(&mut self, request: PeekRequest) {
-        let crate::engine::StateRead { view, node, table, keys } = request.read;
-        let peek = Arc::new(Peek { view, node, table, keys, epoch: self.epoch, reply: request.answers });
-        self.workers.iter().for_each(|worker| worker.send(Command::Peek(peek.clone())));
+        let crate::engine::StateRead {
+            view,
+            node,
+            table,
+            keys,
+        } = request.read;
+        let peek = Arc::new(Peek {
+            view,
+            node,
+            table,
+            keys,
+            epoch: self.epoch,
+            reply: request.answers,
+        });
+        self.workers
+            .iter()
+            .for_each(|worker| worker.send(Command::Peek(peek.clone())));
     }
 
     fn apply_retention(&mut self) {
@@ -356,7 +455,11 @@ fn merge_sources(group: Vec<Request>) -> Vec<Request> {
     for request in group {
         match (merged.last_mut(), request) {
             (
-                Some(Request::Source { source: last, commit: into, .. }),
+                Some(Request::Source {
+                    source: last,
+                    commit: into,
+                    ..
+                }),
                 Request::Source { source, commit, permit },
             ) if *last == source => {
                 into.absorb(commit);

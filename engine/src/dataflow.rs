@@ -72,7 +72,11 @@ pub(crate) fn build<'scope>(
     start: Epoch,
 ) -> Result<BuiltView> {
     let (worker, workers) = (scope.index(), scope.peers());
-    let site = Site { scope, status, start: start.0 };
+    let site = Site {
+        scope,
+        status,
+        start: start.0,
+    };
     let published = Published::default();
     let mut built = BuiltView {
         inputs: Vec::new(),
@@ -114,7 +118,12 @@ pub(crate) fn build<'scope>(
         };
         streams.push(stream);
     }
-    let publish = Publish { table, worker, pending: Vec::new(), published };
+    let publish = Publish {
+        table,
+        worker,
+        pending: Vec::new(),
+        published,
+    };
     // A row's deletion must meet its insertion, whichever workers they come from.
     let inputs = vec![(streams[plan.root].clone(), plan.table.identity())];
     let output = site.stateful("publish", inputs, Rc::new(RefCell::new(publish)));
@@ -141,7 +150,9 @@ impl<'scope> Site<'scope> {
                     match mapped {
                         Ok(changes) if changes.is_empty() => {}
                         Ok(changes) => {
-                            output.session_with_builder(&capability).give_container(&mut Packet::new(changes));
+                            output
+                                .session_with_builder(&capability)
+                                .give_container(&mut Packet::new(changes));
                         }
                         Err(error) => status.fail(error),
                     }
@@ -190,7 +201,13 @@ impl<'scope> Site<'scope> {
             let capability = capabilities.pop().expect("one output has one capability");
             let mut stash = Stash::default();
             // The first epoch is worked on even without rows: a global aggregate has a result from the start.
-            stash.0.insert(start, Pending { capability: capability.delayed(&start), queue: VecDeque::new() });
+            stash.0.insert(
+                start,
+                Pending {
+                    capability: capability.delayed(&start),
+                    queue: VecDeque::new(),
+                },
+            );
             drop(capability);
             move |frontiers| {
                 for (index, reader) in readers.iter_mut().enumerate() {
@@ -205,10 +222,19 @@ impl<'scope> Site<'scope> {
                     }
                     let pending = entry.get_mut();
                     let mut results = Vec::new();
-                    let done = work(&kernel, &status, Epoch(epoch), &mut pending.queue, &mut fuel, &mut results);
+                    let done = work(
+                        &kernel,
+                        &status,
+                        Epoch(epoch),
+                        &mut pending.queue,
+                        &mut fuel,
+                        &mut results,
+                    );
                     {
                         let mut session = output.session_with_builder(&pending.capability);
-                        results.into_iter().for_each(|changes| session.give_container(&mut Packet::new(changes)));
+                        results
+                            .into_iter()
+                            .for_each(|changes| session.give_container(&mut Packet::new(changes)));
                     }
                     if !done {
                         activator.activate();
@@ -293,7 +319,10 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-        Err(Error::bug(format!("an operator panicked: {}", text.unwrap_or_else(|| "no message".into()))))
+        Err(Error::bug(format!(
+            "an operator panicked: {}",
+            text.unwrap_or_else(|| "no message".into())
+        )))
     })
 }
 

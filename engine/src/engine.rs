@@ -94,8 +94,13 @@ impl Recovered {
         built_in: &[(CollectionId, Arc<VersionedTable>)],
         mut on_ddl: impl FnMut(Epoch, &[u8], &mut RecoveredTables<'_>) -> Result<()>,
     ) -> Result<Recovered> {
-        let mut recovered =
-            Recovered { tables: Tables::default(), log: None, epoch: Epoch::ZERO, retention, config };
+        let mut recovered = Recovered {
+            tables: Tables::default(),
+            log: None,
+            epoch: Epoch::ZERO,
+            retention,
+            config,
+        };
         for (id, table) in built_in {
             recovered.tables.add(*id, table.clone());
         }
@@ -105,9 +110,9 @@ impl Recovered {
         let (log, replay) = Log::open(&dir, LogOptions::default())?;
         for record in replay {
             let record = record?;
-            recovered
-                .tables
-                .replay(&record, &mut |epoch, ddl, tables| on_ddl(epoch, ddl, &mut RecoveredTables(tables)))?;
+            recovered.tables.replay(&record, &mut |epoch, ddl, tables| {
+                on_ddl(epoch, ddl, &mut RecoveredTables(tables))
+            })?;
             recovered.epoch = record.epoch;
             recovered.retention.keep_from(record.epoch);
         }
@@ -141,9 +146,17 @@ impl Recovered {
             times: VecDeque::new(),
             next_worker: 0,
         };
-        let thread = std::thread::Builder::new().name("cenote-committer".into()).spawn(move || committer.run())?;
+        let thread = std::thread::Builder::new()
+            .name("cenote-committer".into())
+            .spawn(move || committer.run())?;
         threads.push(thread);
-        Ok(Engine { requests, progress, retention: self.retention, workers, threads: Mutex::new(threads) })
+        Ok(Engine {
+            requests,
+            progress,
+            retention: self.retention,
+            workers,
+            threads: Mutex::new(threads),
+        })
     }
 }
 
@@ -171,7 +184,9 @@ impl Engine {
     /// Pins the newest readable epoch.
     pub fn pin_visible(&self) -> Result<Pin> {
         // The epoch may leave retention between the two calls only if many epochs pass; then the next one is there.
-        self.retention.pin(self.visible()).or_else(|_| self.retention.pin(self.visible()))
+        self.retention
+            .pin(self.visible())
+            .or_else(|_| self.retention.pin(self.visible()))
     }
 
     /// Commits a change; it is durable when this returns, and visible soon after ([`Engine::wait_visible`]).
@@ -191,7 +206,11 @@ impl Engine {
     /// Waits until an epoch can be read.
     pub async fn wait_visible(&self, epoch: Epoch) -> Result<()> {
         let mut visible = self.progress.subscribe();
-        visible.wait_for(|visible| *visible >= epoch).await.map(|_| ()).map_err(|_| stopped())
+        visible
+            .wait_for(|visible| *visible >= epoch)
+            .await
+            .map(|_| ())
+            .map_err(|_| stopped())
     }
 
     /// Reads state tables of operators, all at the newest epoch.
@@ -233,14 +252,23 @@ impl Engine {
                 *sum = (sum.0 + rows, sum.1 + bytes);
             }
         }
-        Ok(sums.into_iter().map(|((node, table), (rows, bytes))| (node, table, rows, bytes)).collect())
+        Ok(sums
+            .into_iter()
+            .map(|((node, table), (rows, bytes))| (node, table, rows, bytes))
+            .collect())
     }
 
     /// A way for a source to commit its batches from its own thread.
     pub fn source_feed(&self, source: CollectionId) -> SourceFeed {
         let (free, places) = crossbeam_channel::bounded(SOURCE_BATCHES_MAX);
         (0..SOURCE_BATCHES_MAX).for_each(|_| free.send(()).expect("as many places as sends"));
-        SourceFeed { requests: self.requests.clone(), source, free, places, failure: Arc::default() }
+        SourceFeed {
+            requests: self.requests.clone(),
+            source,
+            free,
+            places,
+            failure: Arc::default(),
+        }
     }
 
     /// Ends the committer and the workers. What was committed is durable; nothing is taken any more.
@@ -271,8 +299,17 @@ impl SourceFeed {
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }
-        let permit = SourcePermit { free: self.free.clone(), failure: self.failure.clone() };
-        self.requests.send(Request::Source { source: self.source, commit, permit }).map_err(|_| stopped())
+        let permit = SourcePermit {
+            free: self.free.clone(),
+            failure: self.failure.clone(),
+        };
+        self.requests
+            .send(Request::Source {
+                source: self.source,
+                commit,
+                permit,
+            })
+            .map_err(|_| stopped())
     }
 
     /// Waits until everything handed over is committed.
@@ -291,5 +328,10 @@ impl SourceFeed {
 }
 
 fn stopped() -> Error {
-    Error::new(ErrorKind::Unavailable, "ENGINE-0001", "cannot reach the engine: it is shutting down").sqlstate("57P01")
+    Error::new(
+        ErrorKind::Unavailable,
+        "ENGINE-0001",
+        "cannot reach the engine: it is shutting down",
+    )
+    .sqlstate("57P01")
 }

@@ -23,7 +23,10 @@ pub(crate) struct Packet {
 
 impl Packet {
     pub(crate) fn new(changes: Changes) -> Packet {
-        Packet { changes: Some(changes), encoded: OnceLock::new() }
+        Packet {
+            changes: Some(changes),
+            encoded: OnceLock::new(),
+        }
     }
 
     pub(crate) fn into_changes(self) -> Option<Changes> {
@@ -31,13 +34,17 @@ impl Packet {
     }
 
     fn encoded(&self) -> &[u8] {
-        self.encoded.get_or_init(|| self.changes.as_ref().map_or(Vec::new(), encode))
+        self.encoded
+            .get_or_init(|| self.changes.as_ref().map_or(Vec::new(), encode))
     }
 }
 
 impl Clone for Packet {
     fn clone(&self) -> Packet {
-        Packet { changes: self.changes.clone(), encoded: OnceLock::new() }
+        Packet {
+            changes: self.changes.clone(),
+            encoded: OnceLock::new(),
+        }
     }
 }
 
@@ -50,7 +57,10 @@ impl Accountable for Packet {
 impl ContainerBytes for Packet {
     fn from_bytes(bytes: timely::bytes::arc::Bytes) -> Packet {
         let length = u64::from_le_bytes(bytes[..8].try_into().expect("a length of eight bytes")) as usize;
-        Packet { changes: (length > 0).then(|| decode(&bytes[8..8 + length])), encoded: OnceLock::new() }
+        Packet {
+            changes: (length > 0).then(|| decode(&bytes[8..8 + length])),
+            encoded: OnceLock::new(),
+        }
     }
 
     fn length_in_bytes(&self) -> usize {
@@ -62,16 +72,28 @@ impl ContainerBytes for Packet {
         let padding = [0u8; 8];
         let pad = encoded.len().next_multiple_of(8) - encoded.len();
         for part in [&(encoded.len() as u64).to_le_bytes()[..], encoded, &padding[..pad]] {
-            writer.write_all(part).expect("timely gives room for the length it was told");
+            writer
+                .write_all(part)
+                .expect("timely gives room for the length it was told");
         }
     }
 }
 
 fn encode(changes: &Changes) -> Vec<u8> {
     let rows = changes.rows();
-    let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| field.as_ref().clone()).collect();
+    let mut fields: Vec<Field> = rows
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone())
+        .collect();
     fields.push(Field::new("weight", DataType::Int64, false));
-    let columns: Vec<ArrayRef> = rows.columns().iter().cloned().chain([changes.weight_column()]).collect();
+    let columns: Vec<ArrayRef> = rows
+        .columns()
+        .iter()
+        .cloned()
+        .chain([changes.weight_column()])
+        .collect();
     let schema = Arc::new(Schema::new(fields));
     let batch = RecordBatch::try_new(schema.clone(), columns).expect("columns follow their schema");
     let mut writer = StreamWriter::try_new(Vec::new(), &schema).expect("writing to memory");
@@ -81,7 +103,10 @@ fn encode(changes: &Changes) -> Vec<u8> {
 
 fn decode(bytes: &[u8]) -> Changes {
     let mut reader = StreamReader::try_new(bytes, None).expect("a peer of the same version wrote it");
-    let batch = reader.next().expect("one batch").expect("a peer of the same version wrote it");
+    let batch = reader
+        .next()
+        .expect("one batch")
+        .expect("a peer of the same version wrote it");
     let last = batch.num_columns() - 1;
     let weights = batch.column(last).as_primitive::<Int64Type>().values().to_vec();
     let rows = Changes::batch(
@@ -105,9 +130,15 @@ impl HashDistributor {
 
     /// Rows sorted by target, and the number of rows of each target.
     fn split(&self, changes: &Changes, targets: usize) -> (Vec<u32>, Vec<usize>) {
-        let columns: Vec<ArrayRef> = self.keys.iter().map(|key| changes.rows().column(*key).clone()).collect();
-        let targets_of: Vec<u32> =
-            hash_rows(&columns, changes.len()).into_iter().map(|hash| shard_of(hash, targets) as u32).collect();
+        let columns: Vec<ArrayRef> = self
+            .keys
+            .iter()
+            .map(|key| changes.rows().column(*key).clone())
+            .collect();
+        let targets_of: Vec<u32> = hash_rows(&columns, changes.len())
+            .into_iter()
+            .map(|hash| shard_of(hash, targets) as u32)
+            .collect();
         let mut counts = vec![0usize; targets];
         targets_of.iter().for_each(|target| counts[*target as usize] += 1);
         let mut starts: Vec<usize> = counts

@@ -298,13 +298,29 @@ impl Node {
 
 /// State of whole rows: the row's columns and its multiplicity.
 fn row_table(name: String, schema: &SchemaRef, key: &[usize]) -> TableSchema {
-    let mut fields = unique_fields(schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)));
+    let mut fields = unique_fields(
+        schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_nullable(true)),
+    );
     fields.push(Field::new("multiplicity", DataType::Int64, false));
-    TableSchema { name, columns: Arc::new(Schema::new(fields)), key: key.to_vec(), unique: false }
+    TableSchema {
+        name,
+        columns: Arc::new(Schema::new(fields)),
+        key: key.to_vec(),
+        unique: false,
+    }
 }
 
 fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
-    let keys: Vec<Field> = node.schema.fields().iter().take(node.keys.len()).map(|f| f.as_ref().clone()).collect();
+    let keys: Vec<Field> = node
+        .schema
+        .fields()
+        .iter()
+        .take(node.keys.len())
+        .map(|f| f.as_ref().clone())
+        .collect();
     let mut fields = keys.clone();
     fields.push(Field::new("group_rows", DataType::Int64, false));
     for call in &node.calls {
@@ -312,16 +328,28 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
     }
     let key: Vec<usize> = (0..node.keys.len()).collect();
     let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
-    let mut tables = vec![TableSchema { name: node.name.clone(), columns, key: key.clone(), unique: true }];
+    let mut tables = vec![TableSchema {
+        name: node.name.clone(),
+        columns,
+        key: key.clone(),
+        unique: true,
+    }];
     for call in &node.calls {
         if call.keeps_values() {
             let mut fields = keys.clone();
-            let argument = node.input_schema.field(call.argument.expect("an aggregate of values has an argument"));
+            let argument = node
+                .input_schema
+                .field(call.argument.expect("an aggregate of values has an argument"));
             fields.push(Field::new("value", argument.data_type().clone(), true));
             fields.push(Field::new("multiplicity", DataType::Int64, false));
             let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
             let name = format!("{}_{}_values", node.name, call.label(&node.input_schema));
-            tables.push(TableSchema { name, columns, key: key.clone(), unique: false });
+            tables.push(TableSchema {
+                name,
+                columns,
+                key: key.clone(),
+                unique: false,
+            });
         }
     }
     tables
@@ -332,8 +360,15 @@ fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
     let mut seen = std::collections::HashMap::<String, usize>::new();
     fields
         .map(|field| {
-            let count = seen.entry(field.name().clone()).and_modify(|count| *count += 1).or_insert(1);
-            let name = if *count == 1 { field.name().clone() } else { format!("{}_{count}", field.name()) };
+            let count = seen
+                .entry(field.name().clone())
+                .and_modify(|count| *count += 1)
+                .or_insert(1);
+            let name = if *count == 1 {
+                field.name().clone()
+            } else {
+                format!("{}_{count}", field.name())
+            };
             field.with_name(name)
         })
         .collect()

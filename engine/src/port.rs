@@ -194,7 +194,10 @@ impl ConnectorRegistry {
     /// If one of that name is there already (a fault in how the program was put together).
     pub fn register(&mut self, connector: Arc<dyn Connector>) {
         let name = connector.name();
-        assert!(self.0.insert(name, connector).is_none(), "connector {name} registered twice");
+        assert!(
+            self.0.insert(name, connector).is_none(),
+            "connector {name} registered twice"
+        );
     }
 
     /// The connector of that name.

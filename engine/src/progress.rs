@@ -15,7 +15,11 @@ pub struct Progress {
 
 impl Progress {
     pub(crate) fn new(epoch: Epoch) -> Progress {
-        Progress { visible: watch::Sender::new(epoch), finished: Mutex::new(epoch), finished_moved: Condvar::new() }
+        Progress {
+            visible: watch::Sender::new(epoch),
+            finished: Mutex::new(epoch),
+            finished_moved: Condvar::new(),
+        }
     }
 
     /// The newest epoch that every live view has sealed.

@@ -38,11 +38,21 @@ pub(crate) enum Command {
     CreateView(Arc<CreateView>),
     DropView(CollectionId),
     /// Changes of a table or source; this worker's part.
-    Data { epoch: Epoch, collection: CollectionId, changes: Changes },
+    Data {
+        epoch: Epoch,
+        collection: CollectionId,
+        changes: Changes,
+    },
     /// No more changes of this epoch follow; the collections that it touched.
-    Seal { epoch: Epoch, touched: Arc<[CollectionId]> },
+    Seal {
+        epoch: Epoch,
+        touched: Arc<[CollectionId]>,
+    },
     Peek(Arc<Peek>),
-    Sizes { view: CollectionId, reply: UnboundedSender<OperatorSizes> },
+    Sizes {
+        view: CollectionId,
+        reply: UnboundedSender<OperatorSizes>,
+    },
     Shutdown,
 }
 
@@ -104,20 +114,29 @@ impl WorkerPort {
 ///
 /// # Returns
 /// Their ports and join handles, in order.
-pub(crate) fn start(workers: usize, progress: Arc<Progress>) -> Result<(Vec<WorkerPort>, Vec<std::thread::JoinHandle<()>>)> {
+pub(crate) fn start(
+    workers: usize,
+    progress: Arc<Progress>,
+) -> Result<(Vec<WorkerPort>, Vec<std::thread::JoinHandle<()>>)> {
     let refill = timely::communication::allocator::zero_copy::bytes_slab::BytesRefill {
         logic: Arc::new(|size| Box::new(vec![0u8; size])),
         limit: None,
     };
     let mut started = (Vec::new(), Vec::new());
-    for (index, builder) in ProcessBuilder::new_typed_vector(workers, refill, None).into_iter().enumerate() {
+    for (index, builder) in ProcessBuilder::new_typed_vector(workers, refill, None)
+        .into_iter()
+        .enumerate()
+    {
         let (commands, receiver) = crossbeam_channel::unbounded();
         let progress = progress.clone();
         let handle = std::thread::Builder::new()
             .name(format!("cenote-worker-{index}"))
             .spawn(move || Worker::new(builder, receiver, progress, index).run())
             .map_err(Error::from)?;
-        started.0.push(WorkerPort { commands, thread: handle.thread().clone() });
+        started.0.push(WorkerPort {
+            commands,
+            thread: handle.thread().clone(),
+        });
         started.1.push(handle);
     }
     Ok(started)
@@ -142,7 +161,16 @@ impl Worker {
         let timely = TimelyWorker::new(WorkerConfig::default(), allocator, Some(Instant::now()));
         let sealed = progress.visible();
         let (views, readers) = (BTreeMap::new(), BTreeMap::new());
-        Worker { timely, commands, progress, index, views, readers, sealed, shutdown: false }
+        Worker {
+            timely,
+            commands,
+            progress,
+            index,
+            views,
+            readers,
+            sealed,
+            shutdown: false,
+        }
     }
 
     fn run(mut self) {
@@ -157,7 +185,9 @@ impl Worker {
         }
         let dataflows: Vec<usize> = self.views.values().map(View::dataflow).collect();
         self.views.clear();
-        dataflows.into_iter().for_each(|dataflow| self.timely.drop_dataflow(dataflow));
+        dataflows
+            .into_iter()
+            .for_each(|dataflow| self.timely.drop_dataflow(dataflow));
     }
 
     /// Takes commands that have arrived.
@@ -178,7 +208,11 @@ impl Worker {
         match command {
             Command::CreateView(request) => self.create(&request),
             Command::DropView(id) => self.drop_view(id),
-            Command::Data { epoch, collection, changes } => self.offer(collection, epoch, &changes),
+            Command::Data {
+                epoch,
+                collection,
+                changes,
+            } => self.offer(collection, epoch, &changes),
             Command::Seal { epoch, touched } => self.seal(epoch, &touched),
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
                 Some(view) => view.register(peek),
@@ -244,7 +278,10 @@ impl Worker {
     /// Queues changes of a collection for the views that read it.
     fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
         for id in self.readers.get(&collection).into_iter().flatten() {
-            self.views.get_mut(id).expect("a reader is a view").offer(collection, epoch, changes);
+            self.views
+                .get_mut(id)
+                .expect("a reader is a view")
+                .offer(collection, epoch, changes);
         }
     }
 
@@ -264,7 +301,12 @@ impl Worker {
     /// Whether a view still reads its inputs' contents.
     fn drive(&mut self) -> bool {
         let mut backfilling = false;
-        let ids: Vec<CollectionId> = self.views.iter().filter(|(_, view)| view.is_awake()).map(|(id, _)| *id).collect();
+        let ids: Vec<CollectionId> = self
+            .views
+            .iter()
+            .filter(|(_, view)| view.is_awake())
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             let bounds = self.input_bounds(id);
             let view = self.views.get_mut(&id).expect("listed above");
@@ -277,7 +319,11 @@ impl Worker {
     fn input_bounds(&self, id: CollectionId) -> BTreeMap<CollectionId, u64> {
         let inputs = self.views[&id].inputs();
         inputs
-            .filter_map(|input| self.views.get(&input).map(|view| (input, view.first_outstanding().unwrap_or(u64::MAX))))
+            .filter_map(|input| {
+                self.views
+                    .get(&input)
+                    .map(|view| (input, view.first_outstanding().unwrap_or(u64::MAX)))
+            })
             .collect()
     }
 
@@ -286,14 +332,20 @@ impl Worker {
     /// # Returns
     /// Whether views were given something to do.
     fn settle(&mut self) -> bool {
-        let ids: Vec<CollectionId> =
-            self.views.iter().filter(|(_, view)| view.has_outstanding()).map(|(id, _)| *id).collect();
+        let ids: Vec<CollectionId> = self
+            .views
+            .iter()
+            .filter(|(_, view)| view.has_outstanding())
+            .map(|(id, _)| *id)
+            .collect();
         let mut woken = false;
         for id in ids {
             let Some(published) = self.views.get_mut(&id).expect("listed above").finish_epochs() else {
                 continue;
             };
-            published.iter().for_each(|(epoch, changes)| self.offer(id, Epoch(*epoch), changes));
+            published
+                .iter()
+                .for_each(|(epoch, changes)| self.offer(id, Epoch(*epoch), changes));
             for reader in self.readers.get(&id).into_iter().flatten() {
                 woken = true;
                 // Before the reader gets to an epoch that its input did not finish well.
@@ -321,7 +373,11 @@ impl Worker {
             }
         }
         let visible = Epoch(visible).max(self.progress.visible());
-        for view in self.views.values().filter(|view| !view.status().is_live() && view.has_caught_up()) {
+        for view in self
+            .views
+            .values()
+            .filter(|view| !view.status().is_live() && view.has_caught_up())
+        {
             if view.done() >= visible.0 {
                 view.status().set_live();
             }
@@ -334,7 +390,9 @@ impl Worker {
 fn refuse(peek: &Arc<Peek>) {
     let text = format!("cannot read state of view {}: it was dropped meanwhile", peek.view);
     // The reader may have gone away.
-    let _ = peek.reply.send(Err(Error::new(ErrorKind::Conflict, "ENGINE-0003", text).sqlstate("42P01")));
+    let _ = peek.reply.send(Err(
+        Error::new(ErrorKind::Conflict, "ENGINE-0003", text).sqlstate("42P01")
+    ));
 }
 
 fn send(handle: &mut crate::dataflow::InputHandle, epoch: u64, changes: Changes) {

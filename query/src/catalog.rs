@@ -202,7 +202,10 @@ pub struct Catalog {
 
 impl Default for Catalog {
     fn default() -> Catalog {
-        Catalog { objects: BTreeMap::new(), next: FIRST_COLLECTION }
+        Catalog {
+            objects: BTreeMap::new(),
+            next: FIRST_COLLECTION,
+        }
     }
 }
 
@@ -268,7 +271,10 @@ impl Catalog {
             Some(object) => Err(Error::new(
                 ErrorKind::Conflict,
                 "SQL-0201",
-                format!("cannot create \"{name}\": a {} of that name exists already", object.kind()),
+                format!(
+                    "cannot create \"{name}\": a {} of that name exists already",
+                    object.kind()
+                ),
             )
             .sqlstate("42P07")
             .attempt("choose another name, or DROP it first")),
@@ -281,7 +287,9 @@ impl Catalog {
             .values()
             .filter(|object| match object {
                 Object::MaterializedView(view) => view.reads.contains(&id),
-                Object::View(view) => self.by_id(id).is_some_and(|read| names_object(&view.definition.query, read.name())),
+                Object::View(view) => self
+                    .by_id(id)
+                    .is_some_and(|read| names_object(&view.definition.query, read.name())),
                 Object::Table(_) => false,
             })
             .collect()
@@ -296,8 +304,12 @@ impl Catalog {
             .filter(|(distance, candidate)| *distance <= 2.min(candidate.len() / 2).max(1))
             .collect();
         near.sort_unstable();
-        let error = Error::new(ErrorKind::Invalid, "SQL-0202", format!("relation \"{name}\" does not exist"))
-            .sqlstate("42P01");
+        let error = Error::new(
+            ErrorKind::Invalid,
+            "SQL-0202",
+            format!("relation \"{name}\" does not exist"),
+        )
+        .sqlstate("42P01");
         match near.first() {
             Some((_, candidate)) => error.attempt(format!("perhaps you meant \"{candidate}\"")),
             None => error,
@@ -319,7 +331,11 @@ impl TableDefinition {
     /// Columns as users see them.
     pub fn visible_columns(&self) -> Result<SchemaRef> {
         let fields = self.columns.iter().map(|column| {
-            Ok(Field::new(&column.name, parse_type(&column.sql_type)?, !column.not_null))
+            Ok(Field::new(
+                &column.name,
+                parse_type(&column.sql_type)?,
+                !column.not_null,
+            ))
         });
         Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
     }
@@ -334,7 +350,12 @@ impl TableDefinition {
         } else {
             (visible, self.primary_key.clone())
         };
-        Ok(TableSchema { name: self.name.clone(), columns, key, unique: true })
+        Ok(TableSchema {
+            name: self.name.clone(),
+            columns,
+            key,
+            unique: true,
+        })
     }
 }
 
@@ -359,7 +380,12 @@ pub fn errors_schema() -> TableSchema {
         Field::new("reason", DataType::Utf8, false),
         Field::new(ROW_ID, DataType::Int64, false),
     ];
-    TableSchema { name: "errors".into(), columns: Arc::new(Schema::new(fields)), key: vec![6], unique: true }
+    TableSchema {
+        name: "errors".into(),
+        columns: Arc::new(Schema::new(fields)),
+        key: vec![6],
+        unique: true,
+    }
 }
 
 /// Columns of a source's offsets.
@@ -372,5 +398,10 @@ pub fn offsets_schema(source: &str) -> TableSchema {
         Field::new("identity", DataType::Utf8, false),
     ];
     let columns = Arc::new(Schema::new(fields));
-    TableSchema { name: format!("{source}_offsets"), columns, key: vec![0], unique: true }
+    TableSchema {
+        name: format!("{source}_offsets"),
+        columns,
+        key: vec![0],
+        unique: true,
+    }
 }

@@ -30,7 +30,15 @@ pub(crate) type Copied = Arc<Mutex<Vec<(Arc<Table>, RecordBatch)>>>;
 
 /// Starts a COPY.
 pub(crate) async fn start(session: &mut Session, ast: &Ast) -> Result<Outcome> {
-    let Ast::Copy { source, to: false, target: CopyTarget::Stdin, options, legacy_options, values } = ast else {
+    let Ast::Copy {
+        source,
+        to: false,
+        target: CopyTarget::Stdin,
+        options,
+        legacy_options,
+        values,
+    } = ast
+    else {
         return Err(unsupported("COPY other than FROM STDIN"));
     };
     if !legacy_options.is_empty() || !values.is_empty() {
@@ -48,7 +56,10 @@ pub(crate) async fn start(session: &mut Session, ast: &Ast) -> Result<Outcome> {
             Error::new(
                 ErrorKind::Invalid,
                 "SQL-0302",
-                format!("column \"{name}\" of relation \"{}\" does not exist", table.definition.name),
+                format!(
+                    "column \"{name}\" of relation \"{}\" does not exist",
+                    table.definition.name
+                ),
             )
             .sqlstate("42703")
         })?);
@@ -59,7 +70,14 @@ pub(crate) async fn start(session: &mut Session, ast: &Ast) -> Result<Outcome> {
     let reader = Reader::new(format_of(options)?, positions.len());
     let copied = session.copied();
     let database = session.database().clone();
-    Ok(Outcome::CopyIn(Box::new(Copy { database, table, positions, reader, batches: Vec::new(), copied })))
+    Ok(Outcome::CopyIn(Box::new(Copy {
+        database,
+        table,
+        positions,
+        reader,
+        batches: Vec::new(),
+        copied,
+    })))
 }
 
 fn format_of(options: &[CopyOption]) -> Result<Format> {
@@ -109,14 +127,16 @@ impl Copy {
         for (position, texts) in self.positions.iter().zip(texts) {
             let field = self.table.columns.field(*position);
             let array: ArrayRef = Arc::new(StringArray::from(texts));
-            let array = assign(&array, field).map_err(|error| error.fact("lines", format!("{first_line} and after")))?;
+            let array =
+                assign(&array, field).map_err(|error| error.fact("lines", format!("{first_line} and after")))?;
             columns[*position] = Some(array);
         }
         let complete = columns.into_iter().enumerate().map(|(position, column)| match column {
             Some(column) => Ok(column),
             None => {
                 let definition = &self.table.definition.columns[position];
-                self.database.default_column(definition.default.as_deref(), self.table.columns.field(position), rows)
+                self.database
+                    .default_column(definition.default.as_deref(), self.table.columns.field(position), rows)
             }
         });
         let batch = Changes::batch(nullable(&self.table.columns), complete.collect::<Result<_>>()?, rows)?;
@@ -127,7 +147,11 @@ impl Copy {
 }
 
 fn nullable(columns: &SchemaRef) -> SchemaRef {
-    let fields: Vec<Field> = columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<Field> = columns
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     Arc::new(Schema::new(fields))
 }
 
@@ -161,7 +185,14 @@ impl CopyIn for Copy {
             on_conflict: OnConflict::Refuse,
             truncate: false,
         };
-        let epoch = self.database.engine().commit(Commit { writes: vec![write], ..Commit::default() }).await?;
+        let epoch = self
+            .database
+            .engine()
+            .commit(Commit {
+                writes: vec![write],
+                ..Commit::default()
+            })
+            .await?;
         self.database.engine().wait_visible(epoch).await?;
         Ok(count)
     }

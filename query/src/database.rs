@@ -233,7 +233,11 @@ impl Database {
         let mut problems = Vec::new();
         for view in self.catalog().materialized_views() {
             if let Some(cause) = view.status.failure() {
-                problems.push(format!("materialized view {} has failed: {}", view.definition.name, cause.message()));
+                problems.push(format!(
+                    "materialized view {} has failed: {}",
+                    view.definition.name,
+                    cause.message()
+                ));
             }
         }
         problems.extend(self.sources.failures());

@@ -25,14 +25,22 @@ const RUN_HISTORY_BYTES: usize = 1 << 30;
 const VIEW_HISTORY_BYTES: usize = 32 << 20;
 
 fn unsupported(clause: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot run statement: {clause} is not supported yet"))
+    Error::new(
+        ErrorKind::Unsupported,
+        "SQL-0002",
+        format!("cannot run statement: {clause} is not supported yet"),
+    )
 }
 
 /// The name of an object in `public`.
 pub(crate) fn object_name(name: &ObjectName) -> Result<String> {
     public_name(name).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, "SQL-0203", format!("cannot use schema of \"{name}\": objects are made in public"))
-            .sqlstate("3F000")
+        Error::new(
+            ErrorKind::Invalid,
+            "SQL-0203",
+            format!("cannot use schema of \"{name}\": objects are made in public"),
+        )
+        .sqlstate("3F000")
     })
 }
 
@@ -41,7 +49,12 @@ impl Database {
     ///
     /// # Returns
     /// Whether it was created; `false` if it is there already and IF NOT EXISTS was said.
-    pub(crate) async fn create_table(self: &Arc<Self>, create: &CreateTable, text: &str, is_source: bool) -> Result<bool> {
+    pub(crate) async fn create_table(
+        self: &Arc<Self>,
+        create: &CreateTable,
+        text: &str,
+        is_source: bool,
+    ) -> Result<bool> {
         let _guard = self.lock_catalog().await;
         let mut catalog = (*self.catalog()).clone();
         let definition = table_definition(create, text, is_source, &mut catalog)?;
@@ -51,17 +64,29 @@ impl Database {
         catalog.check_free(&definition.name)?;
         self.check_defaults(&definition)?;
         let transient = self.config().transient_tables;
-        let table =
-            Arc::new(crate::database::new_table(definition, self.engine().retention(), transient)?);
+        let table = Arc::new(crate::database::new_table(
+            definition,
+            self.engine().retention(),
+            transient,
+        )?);
         if table.definition.connector.is_some() {
             // Options and columns are checked before anything is made.
             self.source_of(&table, None, Default::default())?;
         }
         let mut create_tables: Vec<(CollectionId, Arc<VersionedTable>)> = Vec::new();
-        create_tables.extend(table.versioned.clone().map(|versioned| (table.definition.id, versioned)));
+        create_tables.extend(
+            table
+                .versioned
+                .clone()
+                .map(|versioned| (table.definition.id, versioned)),
+        );
         create_tables.extend(table.definition.offsets.zip(table.offsets.clone()));
         let record = DdlRecord::CreateTable(table.definition.clone());
-        let commit = Commit { ddl: Some(encode(&record)?), create_tables, ..Commit::default() };
+        let commit = Commit {
+            ddl: Some(encode(&record)?),
+            create_tables,
+            ..Commit::default()
+        };
         let epoch = self.engine().commit(commit).await?;
         self.engine().wait_visible(epoch).await?;
         catalog.insert(Object::Table(table.clone()));
@@ -74,7 +99,9 @@ impl Database {
         for column in &definition.columns {
             if let Some(sql) = &column.default {
                 let schema = datafusion::common::DFSchema::empty();
-                self.planner().create_logical_expr(sql, &schema).map_err(from_datafusion)?;
+                self.planner()
+                    .create_logical_expr(sql, &schema)
+                    .map_err(from_datafusion)?;
             }
         }
         Ok(())
@@ -104,10 +131,16 @@ impl Database {
             let columns = self.columns_of_view(&definition).await?;
             let mut ddl = vec![DdlRecord::CreateView(definition.clone())];
             if replaced {
-                ddl.insert(0, DdlRecord::Drop(vec![catalog.get(&definition.name).expect("seen above").id()]));
+                ddl.insert(
+                    0,
+                    DdlRecord::Drop(vec![catalog.get(&definition.name).expect("seen above").id()]),
+                );
             }
             for record in &ddl {
-                let commit = Commit { ddl: Some(encode(record)?), ..Commit::default() };
+                let commit = Commit {
+                    ddl: Some(encode(record)?),
+                    ..Commit::default()
+                };
                 self.engine().commit(commit).await?;
             }
             Object::View(Arc::new(PlainView { definition, columns }))
@@ -135,7 +168,9 @@ impl Database {
     pub(crate) async fn columns_of_view(self: &Arc<Self>, definition: &ViewDefinition) -> Result<SchemaRef> {
         let (plan, names) = self.plan_view_query(definition).await?;
         let fields = plan.schema().fields().iter().zip(names);
-        let fields: Vec<Field> = fields.map(|(field, name)| field.as_ref().clone().with_name(name)).collect();
+        let fields: Vec<Field> = fields
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
         Ok(Arc::new(Schema::new(fields)))
     }
 
@@ -189,7 +224,11 @@ impl Database {
         if let Err(error) = started.status.wait_live().await {
             // What cannot even be built from what is there is not created at all.
             let drop = DdlRecord::Drop(vec![started.definition.id]);
-            let commit = Commit { ddl: Some(encode(&drop)?), drops: vec![started.definition.id], ..Commit::default() };
+            let commit = Commit {
+                ddl: Some(encode(&drop)?),
+                drops: vec![started.definition.id],
+                ..Commit::default()
+            };
             self.engine().commit(commit).await?;
             return Err(error);
         }
@@ -214,13 +253,33 @@ impl Database {
         self.check_not_started(&reads)?;
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
-        let history = if self.config().selects_wait_for_sources { RUN_HISTORY_BYTES } else { VIEW_HISTORY_BYTES };
-        let versioned =
-            Arc::new(VersionedTable::new(plan.table.clone(), workers, true, retention, history));
+        let history = if self.config().selects_wait_for_sources {
+            RUN_HISTORY_BYTES
+        } else {
+            VIEW_HISTORY_BYTES
+        };
+        let versioned = Arc::new(VersionedTable::new(
+            plan.table.clone(),
+            workers,
+            true,
+            retention,
+            history,
+        ));
         let status = Arc::new(ViewStatus::default());
-        let new =
-            NewView { id: definition.id, plan: plan.clone(), status: status.clone(), table: versioned.clone() };
-        let created: Epoch = self.engine().commit(Commit { ddl, create_view: Some(new), ..Commit::default() }).await?;
+        let new = NewView {
+            id: definition.id,
+            plan: plan.clone(),
+            status: status.clone(),
+            table: versioned.clone(),
+        };
+        let created: Epoch = self
+            .engine()
+            .commit(Commit {
+                ddl,
+                create_view: Some(new),
+                ..Commit::default()
+            })
+            .await?;
         Ok(Arc::new(MaterializedView {
             columns: plan.table.columns.clone(),
             plan: Arc::new(plan),
@@ -303,7 +362,14 @@ impl Database {
             }
         }
         let ddl = Some(encode(&DdlRecord::Drop(drops.clone()))?);
-        let epoch = self.engine().commit(Commit { ddl, drops, ..Commit::default() }).await?;
+        let epoch = self
+            .engine()
+            .commit(Commit {
+                ddl,
+                drops,
+                ..Commit::default()
+            })
+            .await?;
         self.engine().wait_visible(epoch).await
     }
 }
@@ -312,11 +378,18 @@ impl Database {
 fn with_readers(catalog: &crate::catalog::Catalog, object: &Object, cascade: bool) -> Result<Vec<Object>> {
     let readers = catalog.readers(object.id());
     if !cascade && !readers.is_empty() {
-        let names: Vec<String> = readers.iter().map(|reader| format!("{} {}", reader.kind(), reader.name())).collect();
+        let names: Vec<String> = readers
+            .iter()
+            .map(|reader| format!("{} {}", reader.kind(), reader.name()))
+            .collect();
         return Err(Error::new(
             ErrorKind::Invalid,
             "SQL-0205",
-            format!("cannot drop {} \"{}\": other objects depend on it", object.kind(), object.name()),
+            format!(
+                "cannot drop {} \"{}\": other objects depend on it",
+                object.kind(),
+                object.name()
+            ),
         )
         .sqlstate("2BP01")
         .fact("dependents", names.join(", "))
@@ -393,7 +466,16 @@ fn table_definition(
         return Err(unsupported("a table without columns"));
     }
     let (id, offsets) = (catalog.allocate(), connector.is_some().then(|| catalog.allocate()));
-    Ok(TableDefinition { id, name, sql: text.to_string(), columns, primary_key: key, connector, is_source, offsets })
+    Ok(TableDefinition {
+        id,
+        name,
+        sql: text.to_string(),
+        columns,
+        primary_key: key,
+        connector,
+        is_source,
+        offsets,
+    })
 }
 
 fn refuse_table_clauses(create: &CreateTable) -> Result<()> {
@@ -404,9 +486,15 @@ fn refuse_table_clauses(create: &CreateTable) -> Result<()> {
         (create.query.is_some(), "CREATE TABLE AS"),
         (create.like.is_some(), "LIKE"),
         (create.inherits.is_some(), "INHERITS"),
-        (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION"),
+        (
+            create.partition_by.is_some() || create.partition_of.is_some(),
+            "PARTITION",
+        ),
         (create.on_commit.is_some(), "ON COMMIT"),
-        (create.location.is_some() || create.file_format.is_some(), "STORED AS and LOCATION"),
+        (
+            create.location.is_some() || create.file_format.is_some(),
+            "STORED AS and LOCATION",
+        ),
     ];
     match refused.iter().find(|(present, _)| *present) {
         Some((_, clause)) => Err(unsupported(clause)),
@@ -419,8 +507,12 @@ fn key_positions(names: &[String], columns: &mut [ColumnDefinition]) -> Result<V
         .iter()
         .map(|name| {
             let position = columns.iter().position(|column| column.name == *name).ok_or_else(|| {
-                Error::new(ErrorKind::Invalid, "SQL-0302", format!("column \"{name}\" named in key does not exist"))
-                    .sqlstate("42703")
+                Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0302",
+                    format!("column \"{name}\" named in key does not exist"),
+                )
+                .sqlstate("42703")
             })?;
             columns[position].not_null = true;
             Ok(position)
@@ -449,14 +541,21 @@ fn check_connector(name: &str, is_source: bool, connector: &Option<Options>) -> 
 }
 
 fn duplicate_column(name: &str) -> Error {
-    Error::new(ErrorKind::Invalid, "SQL-0206", format!("column \"{name}\" specified more than once")).sqlstate("42701")
+    Error::new(
+        ErrorKind::Invalid,
+        "SQL-0206",
+        format!("column \"{name}\" specified more than once"),
+    )
+    .sqlstate("42701")
 }
 
 /// The options of a WITH clause as texts, names in lower case.
 fn options_of(options: &CreateTableOptions) -> Result<Options> {
     let given = match options {
         CreateTableOptions::None => return Ok(Options::new()),
-        CreateTableOptions::With(given) | CreateTableOptions::Options(given) | CreateTableOptions::Plain(given) => given,
+        CreateTableOptions::With(given) | CreateTableOptions::Options(given) | CreateTableOptions::Plain(given) => {
+            given
+        }
         other => return Err(unsupported(other)),
     };
     let mut named = Options::new();
@@ -475,7 +574,12 @@ fn options_of(options: &CreateTableOptions) -> Result<Options> {
         };
         let key = key.value.to_lowercase();
         if named.insert(key.clone(), text).is_some() {
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0207", format!("option \"{key}\" is given twice")).sqlstate("42601"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0207",
+                format!("option \"{key}\" is given twice"),
+            )
+            .sqlstate("42601"));
         }
     }
     Ok(named)
@@ -485,7 +589,10 @@ fn view_definition(create: &CreateView, text: &str, catalog: &mut crate::catalog
     let refused = [
         (create.or_alter, "OR ALTER"),
         (create.temporary, "TEMPORARY"),
-        (create.or_replace && create.materialized, "CREATE OR REPLACE MATERIALIZED VIEW"),
+        (
+            create.or_replace && create.materialized,
+            "CREATE OR REPLACE MATERIALIZED VIEW",
+        ),
         (create.to.is_some(), "TO"),
         (!create.cluster_by.is_empty(), "CLUSTER BY"),
     ];
@@ -513,12 +620,19 @@ fn view_definition(create: &CreateView, text: &str, catalog: &mut crate::catalog
 
 /// Names of a view's columns: those listed, then those of its query; each once.
 fn view_columns(definition: &ViewDefinition, schema: &Schema) -> Result<Vec<String>> {
-    let mut names: Vec<String> = schema.fields().iter().map(|field| shown_name(field.name()).to_string()).collect();
+    let mut names: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| shown_name(field.name()).to_string())
+        .collect();
     if definition.columns.len() > names.len() {
         return Err(Error::new(
             ErrorKind::Invalid,
             "SQL-0209",
-            format!("cannot create view \"{}\": it names more columns than its query has", definition.name),
+            format!(
+                "cannot create view \"{}\": it names more columns than its query has",
+                definition.name
+            ),
         )
         .sqlstate("42601"));
     }
@@ -557,10 +671,13 @@ pub(crate) fn writable_table(catalog: &crate::catalog::Catalog, name: &ObjectNam
         Some(object) => Err(Error::new(
             ErrorKind::Invalid,
             "SQL-0210",
-            format!("cannot change {} \"{name}\": its rows come from elsewhere", match object {
-                Object::Table(_) => "connector-fed table",
-                other => other.kind(),
-            }),
+            format!(
+                "cannot change {} \"{name}\": its rows come from elsewhere",
+                match object {
+                    Object::Table(_) => "connector-fed table",
+                    other => other.kind(),
+                }
+            ),
         )
         .sqlstate("42809")
         .attempt("change the tables it is made of")),

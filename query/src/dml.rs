@@ -23,7 +23,11 @@ use futures::TryStreamExt;
 use std::sync::Arc;
 
 fn unsupported(clause: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot run statement: {clause} is not supported yet"))
+    Error::new(
+        ErrorKind::Unsupported,
+        "SQL-0002",
+        format!("cannot run statement: {clause} is not supported yet"),
+    )
 }
 
 /// INSERT.
@@ -60,9 +64,10 @@ pub(crate) async fn insert(
 fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {
     match on {
         None => Ok(OnConflict::Refuse),
-        Some(OnInsert::OnConflict(OnConflictAst { conflict_target: _, action: OnConflictAction::DoNothing })) => {
-            Ok(OnConflict::Ignore)
-        }
+        Some(OnInsert::OnConflict(OnConflictAst {
+            conflict_target: _,
+            action: OnConflictAction::DoNothing,
+        })) => Ok(OnConflict::Ignore),
         Some(other) => Err(unsupported(other)),
     }
 }
@@ -94,9 +99,22 @@ pub(crate) async fn update(
             tables.iter().map(|table| format!(", {table}")).collect()
         }
     };
-    let values: Vec<String> = set.iter().enumerate().map(|(i, (_, sql))| format!(", ({sql}) AS \"set {i}\"")).collect();
+    let values: Vec<String> = set
+        .iter()
+        .enumerate()
+        .map(|(i, (_, sql))| format!(", ({sql}) AS \"set {i}\""))
+        .collect();
     let source = format!("{}{from}", update.table);
-    let matched = matching_rows(view, &table, &alias, &values.concat(), &source, update.selection.as_ref(), parameters).await?;
+    let matched = matching_rows(
+        view,
+        &table,
+        &alias,
+        &values.concat(),
+        &source,
+        update.selection.as_ref(),
+        parameters,
+    )
+    .await?;
     let stored = stored_columns(&table)?;
     let width = stored.fields().len();
     let old = Changes::relabel(matched.project(&(0..width).collect::<Vec<_>>())?, stored.clone())?;
@@ -133,7 +151,12 @@ pub(crate) async fn delete(
         return Err(unsupported("DELETE from several tables"));
     };
     let (table, alias) = target(&view, from)?;
-    let using: String = delete.using.iter().flatten().map(|table| format!(", {table}")).collect();
+    let using: String = delete
+        .using
+        .iter()
+        .flatten()
+        .map(|table| format!(", {table}"))
+        .collect();
     let source = format!("{from}{using}");
     let matched = matching_rows(view, &table, &alias, "", &source, delete.selection.as_ref(), parameters).await?;
     let old = Changes::relabel(matched, stored_columns(&table)?)?;
@@ -164,12 +187,17 @@ fn target(view: &ReadView, from: &TableWithJoins) -> Result<(Arc<Table>, String)
         return Err(unsupported("a JOIN in the changed table"));
     }
     let table = writable_table(&view.catalog, name)?;
-    let alias = alias.as_ref().map_or_else(|| table.definition.name.clone(), |alias| folded(&alias.name));
+    let alias = alias
+        .as_ref()
+        .map_or_else(|| table.definition.name.clone(), |alias| folded(&alias.name));
     Ok((table, alias))
 }
 
 fn stored_columns(table: &Table) -> Result<SchemaRef> {
-    let versioned = table.versioned.as_ref().ok_or_else(|| unsupported("a change of a table that keeps no rows"))?;
+    let versioned = table
+        .versioned
+        .as_ref()
+        .ok_or_else(|| unsupported("a change of a table that keeps no rows"))?;
     Ok(versioned.schema().columns.clone())
 }
 
@@ -178,19 +206,34 @@ fn assigned(table: &Table, assignment: &Assignment) -> Result<(usize, String)> {
     let AssignmentTarget::ColumnName(name) = &assignment.target else {
         return Err(unsupported("SET of several columns at once"));
     };
-    let column = name.0.last().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
-    let position = table.definition.columns.iter().position(|known| known.name == column).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Invalid,
-            "SQL-0302",
-            format!("column \"{column}\" of relation \"{}\" does not exist", table.definition.name),
-        )
-        .sqlstate("42703")
-    })?;
-    let is_default =
-        matches!(&assignment.value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"));
+    let column = name
+        .0
+        .last()
+        .and_then(|part| part.as_ident())
+        .map(folded)
+        .unwrap_or_default();
+    let position = table
+        .definition
+        .columns
+        .iter()
+        .position(|known| known.name == column)
+        .ok_or_else(|| {
+            Error::new(
+                ErrorKind::Invalid,
+                "SQL-0302",
+                format!(
+                    "column \"{column}\" of relation \"{}\" does not exist",
+                    table.definition.name
+                ),
+            )
+            .sqlstate("42703")
+        })?;
+    let is_default = matches!(&assignment.value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"));
     let sql = if is_default {
-        table.definition.columns[position].default.clone().unwrap_or_else(|| "NULL".into())
+        table.definition.columns[position]
+            .default
+            .clone()
+            .unwrap_or_else(|| "NULL".into())
     } else {
         assignment.value.to_string()
     };
@@ -216,7 +259,9 @@ async fn matching_rows(
         .enumerate()
         .map(|(i, field)| format!("{}.{} AS \"column {i}\"", quoted(alias), quoted(field.name())))
         .collect();
-    let filter = selection.map(|selection| format!(" WHERE {selection}")).unwrap_or_default();
+    let filter = selection
+        .map(|selection| format!(" WHERE {selection}"))
+        .unwrap_or_default();
     let sql = format!("SELECT {}{extra} FROM {source}{filter}", columns.join(", "));
     let statements = crate::parse::parse_script(&sql)?;
     let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
@@ -237,7 +282,10 @@ fn first_of_each(rows: RecordBatch, table: &Table) -> Result<RecordBatch> {
         table.definition.primary_key.clone()
     };
     let columns: Vec<ArrayRef> = key.iter().map(|column| rows.column(*column).clone()).collect();
-    let fields = columns.iter().map(|column| arrow::row::SortField::new(column.data_type().clone())).collect();
+    let fields = columns
+        .iter()
+        .map(|column| arrow::row::SortField::new(column.data_type().clone()))
+        .collect();
     let keys = arrow::row::RowConverter::new(fields)?.convert_columns(&columns)?;
     let mut seen = std::collections::HashSet::new();
     let first: arrow::array::BooleanArray = keys.iter().map(|key| Some(seen.insert(key.data().to_vec()))).collect();
@@ -255,12 +303,20 @@ pub(crate) async fn run(state: &SessionState, plan: LogicalPlan) -> Result<Recor
 
 /// Rows in a table's own types.
 pub(crate) fn conform(rows: RecordBatch, columns: &SchemaRef) -> Result<RecordBatch> {
-    let arrays = rows.columns().iter().zip(columns.fields()).map(|(array, field)| assign(array, field));
+    let arrays = rows
+        .columns()
+        .iter()
+        .zip(columns.fields())
+        .map(|(array, field)| assign(array, field));
     Changes::batch(nullable(columns), arrays.collect::<Result<Vec<_>>>()?, rows.num_rows())
 }
 
 fn nullable(columns: &SchemaRef) -> SchemaRef {
-    let fields: Vec<Field> = columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<Field> = columns
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     Arc::new(arrow::datatypes::Schema::new(fields))
 }
 
@@ -272,7 +328,10 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if array.data_type() == field.data_type() {
         return Ok(array.clone());
     }
-    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
     let via = match (array.data_type(), field.data_type()) {
         // Floats go to integers by rounding, not by cutting.
         (DataType::Float64 | DataType::Float32, DataType::Int16 | DataType::Int32 | DataType::Int64) => {

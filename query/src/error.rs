@@ -13,14 +13,18 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
         },
         DataFusionError::ArrowError(arrow, _) => from_arrow(arrow.to_string(), arrow),
         DataFusionError::SchemaError(schema, _) => from_schema(schema),
-        DataFusionError::ResourcesExhausted(text) => {
-            Error::new(ErrorKind::Unavailable, "QUERY-0001", format!("cannot run query: it needs too much memory: {text}"))
-                .sqlstate("53200")
-                .attempt("read fewer rows, or raise the memory for queries")
-        }
-        DataFusionError::NotImplemented(text) => {
-            Error::new(ErrorKind::Unsupported, "SQL-0301", format!("cannot plan query: {}", first_line(text)))
-        }
+        DataFusionError::ResourcesExhausted(text) => Error::new(
+            ErrorKind::Unavailable,
+            "QUERY-0001",
+            format!("cannot run query: it needs too much memory: {text}"),
+        )
+        .sqlstate("53200")
+        .attempt("read fewer rows, or raise the memory for queries"),
+        DataFusionError::NotImplemented(text) => Error::new(
+            ErrorKind::Unsupported,
+            "SQL-0301",
+            format!("cannot plan query: {}", first_line(text)),
+        ),
         other => from_text(other.strip_backtrace()),
     }
 }
@@ -53,26 +57,37 @@ fn from_cast(text: &str) -> Error {
     } else {
         "22P02"
     };
-    Error::new(ErrorKind::Invalid, "EVAL-0003", format!("cannot convert value: {}", first_line(text))).sqlstate(state)
+    Error::new(
+        ErrorKind::Invalid,
+        "EVAL-0003",
+        format!("cannot convert value: {}", first_line(text)),
+    )
+    .sqlstate(state)
 }
 
 fn from_schema(error: &SchemaError) -> Error {
     let invalid = |code, state, text: String| Error::new(ErrorKind::Invalid, code, text).sqlstate(state);
     match error {
-        SchemaError::AmbiguousReference { field } => {
-            invalid("SQL-0303", "42702", format!("column reference \"{}\" is ambiguous", field.name))
-        }
+        SchemaError::AmbiguousReference { field } => invalid(
+            "SQL-0303",
+            "42702",
+            format!("column reference \"{}\" is ambiguous", field.name),
+        ),
         SchemaError::FieldNotFound { field, valid_fields } => {
             let near = valid_fields
                 .iter()
                 .map(|valid| (strsim::damerau_levenshtein(&valid.name, &field.name), valid))
                 .filter(|(distance, _)| *distance <= 2)
                 .min_by_key(|(distance, _)| *distance);
-            let repeated = valid_fields.iter().any(|valid| {
-                valid.name != field.name && crate::names::shown_name(&valid.name) == field.name
-            });
+            let repeated = valid_fields
+                .iter()
+                .any(|valid| valid.name != field.name && crate::names::shown_name(&valid.name) == field.name);
             if repeated {
-                return invalid("SQL-0303", "42702", format!("column reference \"{}\" is ambiguous", field.name));
+                return invalid(
+                    "SQL-0303",
+                    "42702",
+                    format!("column reference \"{}\" is ambiguous", field.name),
+                );
             }
             let error = invalid("SQL-0302", "42703", format!("column \"{}\" does not exist", field.name));
             match near {
@@ -93,22 +108,23 @@ fn from_text(text: String) -> Error {
         .trim_start_matches("Optimizer rule ")
         .to_string();
     let lower = text.to_lowercase();
-    let (code, state) = if lower.contains("invalid function") || lower.contains("function") && lower.contains("not found") {
-        ("SQL-0305", "42883")
-    } else if lower.contains("table") && lower.contains("not found") {
-        ("SQL-0202", "42P01")
-    } else if lower.contains("overflow") {
-        ("EVAL-0001", "22003")
-    } else if lower.contains("divide by zero") || lower.contains("division by zero") {
-        ("EVAL-0002", "22012")
-    } else if lower.contains("must appear in the group by") || lower.contains("not in group by") {
-        ("SQL-0306", "42803")
-    } else if lower.contains("cast") || lower.contains("pars") {
-        ("EVAL-0003", "22P02")
-    } else if lower.contains("coerc") || lower.contains("cannot infer common") || lower.contains("argument types") {
-        ("SQL-0307", "42804")
-    } else {
-        ("SQL-0300", "42000")
-    };
+    let (code, state) =
+        if lower.contains("invalid function") || lower.contains("function") && lower.contains("not found") {
+            ("SQL-0305", "42883")
+        } else if lower.contains("table") && lower.contains("not found") {
+            ("SQL-0202", "42P01")
+        } else if lower.contains("overflow") {
+            ("EVAL-0001", "22003")
+        } else if lower.contains("divide by zero") || lower.contains("division by zero") {
+            ("EVAL-0002", "22012")
+        } else if lower.contains("must appear in the group by") || lower.contains("not in group by") {
+            ("SQL-0306", "42803")
+        } else if lower.contains("cast") || lower.contains("pars") {
+            ("EVAL-0003", "22P02")
+        } else if lower.contains("coerc") || lower.contains("cannot infer common") || lower.contains("argument types") {
+            ("SQL-0307", "42804")
+        } else {
+            ("SQL-0300", "42000")
+        };
     Error::new(ErrorKind::Invalid, code, text).sqlstate(state)
 }

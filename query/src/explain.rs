@@ -10,9 +10,10 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 /// Lines of the explanation.
 pub(crate) async fn explain(view: &ReadView, statement: &Ast, parameters: &[ScalarValue]) -> Result<Vec<String>> {
     let (query, name) = match statement {
-        Ast::CreateView(create) if create.materialized => {
-            (Ast::Query(create.query.clone()), Some(crate::ddl::object_name(&create.name)?))
-        }
+        Ast::CreateView(create) if create.materialized => (
+            Ast::Query(create.query.clone()),
+            Some(crate::ddl::object_name(&create.name)?),
+        ),
         Ast::CreateView(create) => (Ast::Query(create.query.clone()), None),
         other => (other.clone(), None),
     };
@@ -36,7 +37,9 @@ pub(crate) async fn explain(view: &ReadView, statement: &Ast, parameters: &[Scal
 }
 
 fn titled(title: &str, text: &str) -> Vec<String> {
-    std::iter::once(format!("{title}:")).chain(text.lines().map(|line| format!("  {line}"))).collect()
+    std::iter::once(format!("{title}:"))
+        .chain(text.lines().map(|line| format!("  {line}")))
+        .collect()
 }
 
 /// The dataflow as text, one node a line, inputs by number, state tables below.
@@ -45,9 +48,10 @@ pub(crate) fn dataflow(view: &ReadView, plan: &ViewPlan) -> String {
     for (id, node) in plan.nodes.iter().enumerate() {
         let inputs: Vec<String> = node.inputs().iter().map(|input| format!("#{input}")).collect();
         let what = match node {
-            Node::Input { collection, .. } => {
-                view.catalog.by_id(*collection).map_or_else(|| collection.to_string(), |object| object.name().to_string())
-            }
+            Node::Input { collection, .. } => view
+                .catalog
+                .by_id(*collection)
+                .map_or_else(|| collection.to_string(), |object| object.name().to_string()),
             Node::Constant { rows } => format!("{} rows", rows.len()),
             Node::Map { program, .. } => program.describe(),
             Node::Aggregate(node) => {
@@ -55,7 +59,11 @@ pub(crate) fn dataflow(view: &ReadView, plan: &ViewPlan) -> String {
                 format!("by {} columns: {}", node.keys.len(), calls.join(", "))
             }
             Node::Join(node) => {
-                let residual = node.residual.as_ref().map(|r| format!(", if {}", r.describe())).unwrap_or_default();
+                let residual = node
+                    .residual
+                    .as_ref()
+                    .map(|r| format!(", if {}", r.describe()))
+                    .unwrap_or_default();
                 format!("{:?} on {} keys{residual}", node.kind, node.left_keys.len()).to_lowercase()
             }
             Node::TopN(node) => {
@@ -64,14 +72,26 @@ pub(crate) fn dataflow(view: &ReadView, plan: &ViewPlan) -> String {
             }
             Node::Union { .. } => String::new(),
         };
-        lines.push(format!("#{id} {} [{}] {what}", node.kind(), inputs.join(" ")).trim_end().to_string());
+        lines.push(
+            format!("#{id} {} [{}] {what}", node.kind(), inputs.join(" "))
+                .trim_end()
+                .to_string(),
+        );
         for table in node.state_tables() {
             lines.push(format!("     state: cenote_state.{}", table.name));
         }
     }
-    let key: Vec<&str> =
-        plan.table.key.iter().map(|column| plan.table.columns.field(*column).name().as_str()).collect();
-    let identity = if plan.table.unique { format!("key ({})", key.join(", ")) } else { "no key".to_string() };
+    let key: Vec<&str> = plan
+        .table
+        .key
+        .iter()
+        .map(|column| plan.table.columns.field(*column).name().as_str())
+        .collect();
+    let identity = if plan.table.unique {
+        format!("key ({})", key.join(", "))
+    } else {
+        "no key".to_string()
+    };
     lines.push(format!("view [#{}] {identity}", plan.root));
     lines.join("\n")
 }

@@ -4,13 +4,16 @@
 //! sum(bigint) and avg of integers are NUMERIC, avg of REAL is DOUBLE PRECISION.
 
 use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::Transformed;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator, LogicalPlan,
+    ReversedUDAF, Signature, Volatility,
 };
 use std::sync::Arc;
 
@@ -41,7 +44,9 @@ macro_rules! postgres_aggregate {
             fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
                 match arguments {
                     [argument] => Ok(vec![$coerce(argument)?]),
-                    _ => Err(DataFusionError::Plan(concat!($sql_name, " takes one argument").into())),
+                    _ => Err(DataFusionError::Plan(
+                        concat!($sql_name, " takes one argument").into(),
+                    )),
                 }
             }
 
@@ -76,17 +81,33 @@ macro_rules! postgres_aggregate {
     };
 }
 
-postgres_aggregate!(PostgresSum, Sum, "sum", sum_argument, "SUM with PostgreSQL's result types.");
-postgres_aggregate!(PostgresAvg, Avg, "avg", avg_argument, "AVG with PostgreSQL's result types.");
+postgres_aggregate!(
+    PostgresSum,
+    Sum,
+    "sum",
+    sum_argument,
+    "SUM with PostgreSQL's result types."
+);
+postgres_aggregate!(
+    PostgresAvg,
+    Avg,
+    "avg",
+    avg_argument,
+    "AVG with PostgreSQL's result types."
+);
 
 fn wrong_argument(name: &str, argument: &DataType) -> DataFusionError {
-    DataFusionError::Plan(format!("function {name}({}) does not exist", crate::types::type_name(argument)))
+    DataFusionError::Plan(format!(
+        "function {name}({}) does not exist",
+        crate::types::type_name(argument)
+    ))
 }
 
 fn sum_argument(argument: &DataType) -> Result<DataType> {
     Ok(match argument {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => DataType::Int64,
-        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => DataType::Decimal128(28, 0),
+        DataType::Int64 | DataType::UInt32 => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(28, 0),
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => argument.clone(),
         DataType::Null => DataType::Int64,
@@ -116,11 +137,53 @@ fn avg_argument(argument: &DataType) -> Result<DataType> {
     })
 }
 
+/// Gives sums of BIGINT their PostgreSQL type, NUMERIC.
+///
+/// This is a rewrite of the plan and not a coercion of the function: sums of smaller integers are coerced to sums of
+/// BIGINT, which keep that type.
+pub(crate) fn numeric_sums(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Aggregate(aggregate) = &node else {
+            return Ok(Transformed::yes(node.recompute_schema()?));
+        };
+        let schema = aggregate.input.schema().clone();
+        let calls = aggregate
+            .aggr_expr
+            .iter()
+            .map(|expr| numeric_sum(expr, &schema))
+            .collect::<Result<Vec<_>>>()?;
+        let rewritten = Aggregate::try_new(aggregate.input.clone(), aggregate.group_expr.clone(), calls)?;
+        Ok(Transformed::yes(LogicalPlan::Aggregate(rewritten)))
+    })?;
+    Ok(rewritten.data)
+}
+
+fn numeric_sum(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let Expr::AggregateFunction(call) = expr else {
+        return Ok(expr.clone());
+    };
+    let [argument] = call.params.args.as_slice() else {
+        return Ok(expr.clone());
+    };
+    if call.func.name() != "sum" || argument.get_type(schema)? != DataType::Int64 {
+        return Ok(expr.clone());
+    }
+    let mut call = call.clone();
+    call.params.args = vec![datafusion::prelude::cast(argument.clone(), DataType::Decimal128(28, 0))];
+    Ok(Expr::AggregateFunction(call).alias(expr.schema_name().to_string()))
+}
+
 /// Replaces functions by their PostgreSQL variants.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     use datafusion::execution::FunctionRegistry;
     let any = || Signature::user_defined(Volatility::Immutable);
-    state.register_udaf(Arc::new(AggregateUDF::from(PostgresSum { inner: Sum::new(), signature: any() })))?;
-    state.register_udaf(Arc::new(AggregateUDF::from(PostgresAvg { inner: Avg::new(), signature: any() })))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(PostgresSum {
+        inner: Sum::new(),
+        signature: any(),
+    })))?;
+    state.register_udaf(Arc::new(AggregateUDF::from(PostgresAvg {
+        inner: Avg::new(),
+        signature: any(),
+    })))?;
     Ok(())
 }

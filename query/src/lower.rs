@@ -46,7 +46,11 @@ pub(crate) struct Lowered {
 /// # Errors
 /// `Unsupported` 0A000: names the clause that cannot be maintained yet.
 pub(crate) fn lower_view(name: &str, plan: &LogicalPlan, columns: &[String]) -> Result<ViewPlan> {
-    let mut lowering = Lowering { view: name.to_string(), nodes: Vec::new(), known: HashMap::new() };
+    let mut lowering = Lowering {
+        view: name.to_string(),
+        nodes: Vec::new(),
+        known: HashMap::new(),
+    };
     let root = lowering.lower(plan)?;
     let fields: Vec<Field> = root
         .schema
@@ -67,8 +71,12 @@ pub(crate) fn lower_view(name: &str, plan: &LogicalPlan, columns: &[String]) -> 
 
 /// The error for what is not built.
 pub(crate) fn not_supported(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unsupported, "VIEW-0001", format!("not supported in a materialized view yet: {what}"))
-        .attempt("run it as an ad-hoc SELECT, or over a materialized view of the part that is supported")
+    Error::new(
+        ErrorKind::Unsupported,
+        "VIEW-0001",
+        format!("not supported in a materialized view yet: {what}"),
+    )
+    .attempt("run it as an ad-hoc SELECT, or over a materialized view of the part that is supported")
 }
 
 struct Lowering {
@@ -100,7 +108,10 @@ impl Lowering {
             }
             LogicalPlan::SubqueryAlias(alias) => {
                 let input = self.lower(&alias.input)?;
-                Ok(Lowered { schema: requalified(&input.schema, &alias.schema)?, ..input })
+                Ok(Lowered {
+                    schema: requalified(&input.schema, &alias.schema)?,
+                    ..input
+                })
             }
             LogicalPlan::Aggregate(aggregate) => self.lower_aggregate(plan, aggregate),
             LogicalPlan::Distinct(Distinct::All(input)) => self.lower_distinct(plan, input),
@@ -143,22 +154,37 @@ impl Lowering {
         let qualified = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table.columns)
             .map_err(crate::error::from_datafusion)?;
         let key = (!table.key.is_empty()).then(|| table.key.clone());
-        let mut lowered = Lowered { node: input, schema: Arc::new(qualified), key };
+        let mut lowered = Lowered {
+            node: input,
+            schema: Arc::new(qualified),
+            key,
+        };
         for filter in &scan.filters {
             lowered = self.filter(lowered, filter)?;
         }
         match &scan.projection {
             None => Ok(lowered),
             Some(columns) => {
-                let exprs: Vec<Expr> = columns.iter().map(|column| column_expr(&lowered.schema, *column)).collect();
+                let exprs: Vec<Expr> = columns
+                    .iter()
+                    .map(|column| column_expr(&lowered.schema, *column))
+                    .collect();
                 self.project(lowered, &exprs, &scan.projected_schema, &[])
             }
         }
     }
 
     fn add_input(&mut self, collection: CollectionId, schema: &SchemaRef) -> NodeId {
-        let known = self.nodes.iter().position(|node| matches!(node, Node::Input { collection: c, .. } if *c == collection));
-        known.unwrap_or_else(|| self.add(Node::Input { collection, schema: schema.clone() }))
+        let known = self
+            .nodes
+            .iter()
+            .position(|node| matches!(node, Node::Input { collection: c, .. } if *c == collection));
+        known.unwrap_or_else(|| {
+            self.add(Node::Input {
+                collection,
+                schema: schema.clone(),
+            })
+        })
     }
 
     fn filter(&mut self, input: Lowered, predicate: &Expr) -> Result<Lowered> {
@@ -177,10 +203,17 @@ impl Lowering {
         let mut physicals = Vec::with_capacity(exprs.len());
         for (index, expr) in exprs.iter().enumerate() {
             let expr = physical(expr, &input.schema)?;
-            let given = expr.data_type(input.schema.as_arrow()).map_err(crate::error::from_datafusion)?;
+            let given = expr
+                .data_type(input.schema.as_arrow())
+                .map_err(crate::error::from_datafusion)?;
             let (qualifier, field) = names.qualified_field(index);
-            let stored = stored_type(&given)
-                .ok_or_else(|| not_supported(format!("column \"{}\" of type {}", field.name(), crate::types::type_name(&given))))?;
+            let stored = stored_type(&given).ok_or_else(|| {
+                not_supported(format!(
+                    "column \"{}\" of type {}",
+                    field.name(),
+                    crate::types::type_name(&given)
+                ))
+            })?;
             fields.push((qualifier.cloned(), Arc::new(Field::new(field.name(), stored, true))));
             physicals.push(expr);
         }
@@ -188,30 +221,45 @@ impl Lowering {
         let schema = df_schema(fields)?;
         let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
         let key = input.key.as_ref().and_then(|key| {
-            key.iter().map(|column| passed.iter().position(|passed| *passed == Some(*column))).collect()
+            key.iter()
+                .map(|column| passed.iter().position(|passed| *passed == Some(*column)))
+                .collect()
         });
         let is_key = (0..exprs.len()).map(|index| keys.contains(&index)).collect();
-        let projection = Projection { exprs: physicals, schema: arrow.clone(), keys: is_key };
+        let projection = Projection {
+            exprs: physicals,
+            schema: arrow.clone(),
+            keys: is_key,
+        };
         let input_schema = self.schema_of(input.node);
         let node = if projection.is_identity(&input_schema) {
             input.node
         } else {
             self.add_steps(input.node, Step::Project(Arc::new(projection)), arrow)
         };
-        Ok(Lowered { node, schema: Arc::new(schema), key })
+        Ok(Lowered {
+            node,
+            schema: Arc::new(schema),
+            key,
+        })
     }
 
     /// Adds a step, fused with the steps of a map below it.
     fn add_steps(&mut self, input: NodeId, step: Step, schema: SchemaRef) -> NodeId {
         let (input, mut steps) = match &self.nodes[input] {
-            Node::Map { input: below, program } => match (program.as_ref() as &dyn std::any::Any).downcast_ref::<Program>() {
-                Some(program) => (*below, program.steps.clone()),
-                None => (input, Vec::new()),
-            },
+            Node::Map { input: below, program } => {
+                match (program.as_ref() as &dyn std::any::Any).downcast_ref::<Program>() {
+                    Some(program) => (*below, program.steps.clone()),
+                    None => (input, Vec::new()),
+                }
+            }
             _ => (input, Vec::new()),
         };
         steps.push(step);
-        self.add(Node::Map { input, program: Arc::new(Program { steps, schema }) })
+        self.add(Node::Map {
+            input,
+            program: Arc::new(Program { steps, schema }),
+        })
     }
 
     fn lower_union(&mut self, union: &datafusion::logical_expr::Union) -> Result<Lowered> {
@@ -223,7 +271,11 @@ impl Lowering {
                 .map(|column| {
                     let wanted = union.schema.field(column).data_type();
                     let expr = column_expr(&lowered.schema, column);
-                    if wanted == lowered.schema.field(column).data_type() { expr } else { datafusion::prelude::cast(expr, wanted.clone()) }
+                    if wanted == lowered.schema.field(column).data_type() {
+                        expr
+                    } else {
+                        datafusion::prelude::cast(expr, wanted.clone())
+                    }
                 })
                 .collect();
             let projected = self.project(lowered, &exprs, &union.schema, &[])?;
@@ -233,7 +285,11 @@ impl Lowering {
         let schema = schema.ok_or_else(|| Error::bug("a union has no inputs"))?;
         let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
         let node = self.add(Node::Union { inputs, schema: arrow });
-        Ok(Lowered { node, schema, key: None })
+        Ok(Lowered {
+            node,
+            schema,
+            key: None,
+        })
     }
 
     fn lower_empty(&mut self, empty: &datafusion::logical_expr::EmptyRelation) -> Result<Lowered> {
@@ -243,10 +299,19 @@ impl Lowering {
         });
         let schema = df_schema(fields.collect::<Result<Vec<_>>>()?)?;
         let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
-        let columns = arrow.fields().iter().map(|f| arrow::array::new_null_array(f.data_type(), empty.produce_one_row as usize));
+        let columns = arrow
+            .fields()
+            .iter()
+            .map(|f| arrow::array::new_null_array(f.data_type(), empty.produce_one_row as usize));
         let rows = Changes::batch(arrow.clone(), columns.collect(), empty.produce_one_row as usize)?;
-        let node = self.add(Node::Constant { rows: Changes::insertions(rows) });
-        Ok(Lowered { node, schema: Arc::new(schema), key: None })
+        let node = self.add(Node::Constant {
+            rows: Changes::insertions(rows),
+        });
+        Ok(Lowered {
+            node,
+            schema: Arc::new(schema),
+            key: None,
+        })
     }
 
     fn lower_values(&mut self, values: &datafusion::logical_expr::Values) -> Result<Lowered> {
@@ -259,7 +324,10 @@ impl Lowering {
             let cells = values.values.iter().map(|row| {
                 let expr = physical(&row[index], &empty)?;
                 let value = expr.evaluate(&one_row).and_then(|value| value.into_array(1));
-                Ok(arrow::compute::cast(&value.map_err(crate::error::from_datafusion)?, &stored)?)
+                Ok(arrow::compute::cast(
+                    &value.map_err(crate::error::from_datafusion)?,
+                    &stored,
+                )?)
             });
             let cells = cells.collect::<Result<Vec<_>>>()?;
             let cells: Vec<&dyn arrow::array::Array> = cells.iter().map(|cell| cell.as_ref()).collect();
@@ -268,8 +336,14 @@ impl Lowering {
         }
         let schema = df_schema(fields)?;
         let rows = Changes::batch(Arc::new(schema.as_arrow().clone()), columns, values.values.len())?;
-        let node = self.add(Node::Constant { rows: Changes::insertions(rows) });
-        Ok(Lowered { node, schema: Arc::new(schema), key: None })
+        let node = self.add(Node::Constant {
+            rows: Changes::insertions(rows),
+        });
+        Ok(Lowered {
+            node,
+            schema: Arc::new(schema),
+            key: None,
+        })
     }
 }
 
@@ -296,7 +370,10 @@ fn check_allowed(expr: &Expr) -> Result<()> {
     let _ = expr.apply(|expr| {
         match expr {
             Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                refused = Some(format!("function {}(), whose value changes with time or call", function.name()));
+                refused = Some(format!(
+                    "function {}(), whose value changes with time or call",
+                    function.name()
+                ));
             }
             Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => {
                 refused = Some("a subquery in this place".to_string());
@@ -321,9 +398,16 @@ fn df_schema(fields: Vec<(Option<TableReference>, Arc<Field>)>) -> Result<DFSche
 
 /// The same columns under the names and qualifiers of another schema.
 fn requalified(schema: &DFSchema, names: &DFSchema) -> Result<DFSchemaRef> {
-    let fields = schema.fields().iter().zip(names.iter()).map(|(field, (qualifier, named))| {
-        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_name(named.name())))
-    });
+    let fields = schema
+        .fields()
+        .iter()
+        .zip(names.iter())
+        .map(|(field, (qualifier, named))| {
+            (
+                qualifier.cloned(),
+                Arc::new(field.as_ref().clone().with_name(named.name())),
+            )
+        });
     Ok(Arc::new(df_schema(fields.collect())?))
 }
 
@@ -369,7 +453,10 @@ pub(crate) fn check_deterministic(plan: &LogicalPlan) -> Result<()> {
         node.apply_expressions(|expr| {
             expr.apply(|expr| match expr {
                 Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                    refused = Some(format!("function {}(), whose value changes with time or call", function.name()));
+                    refused = Some(format!(
+                        "function {}(), whose value changes with time or call",
+                        function.name()
+                    ));
                     Ok(TreeNodeRecursion::Stop)
                 }
                 _ => Ok(TreeNodeRecursion::Continue),

@@ -52,8 +52,9 @@ fn name_set(body: &mut SetExpr) {
 }
 
 fn name_items(items: &mut [SelectItem]) {
-    let has_wildcard =
-        items.iter().any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)));
+    let has_wildcard = items
+        .iter()
+        .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)));
     let mut counts: HashMap<String, usize> = HashMap::new();
     for name in items.iter().filter_map(item_name) {
         *counts.entry(name).or_default() += 1;
@@ -65,16 +66,26 @@ fn name_items(items: &mut [SelectItem]) {
         };
         let number = seen.entry(name.clone()).and_modify(|number| *number += 1).or_insert(1);
         let repeats = counts[&name] > 1;
-        let is_column = matches!(item, SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+        let is_column = matches!(
+            item,
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        );
         if is_column && !repeats && !has_wildcard {
             continue;
         }
-        let alias = if repeats || (is_column && has_wildcard) { format!("{name}{REPEAT}{number}") } else { name };
+        let alias = if repeats || (is_column && has_wildcard) {
+            format!("{name}{REPEAT}{number}")
+        } else {
+            name
+        };
         let expr = match item {
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr.clone(),
             _ => continue,
         };
-        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', alias) };
+        *item = SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', alias),
+        };
     }
 }
 
@@ -87,7 +98,11 @@ fn item_name(item: &SelectItem) -> Option<String> {
 }
 
 pub(crate) fn folded(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+    if ident.quote_style.is_some() {
+        ident.value.clone()
+    } else {
+        ident.value.to_lowercase()
+    }
 }
 
 /// The name PostgreSQL derives from an expression (`FigureColname` in its parser); `None`: `?column?`.
@@ -106,9 +121,10 @@ fn expression_name(expr: &Expr) -> Option<String> {
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => fixed("bool"),
         Expr::Interval(_) => fixed("interval"),
         Expr::Extract { .. } => fixed("extract"),
-        Expr::Case { else_result, .. } => {
-            else_result.as_ref().and_then(|result| column_name(result)).or_else(|| fixed("case"))
-        }
+        Expr::Case { else_result, .. } => else_result
+            .as_ref()
+            .and_then(|result| column_name(result))
+            .or_else(|| fixed("case")),
         Expr::Position { .. } => fixed("position"),
         Expr::Substring { .. } => fixed("substring"),
         Expr::Trim { .. } => fixed("btrim"),
@@ -120,7 +136,11 @@ fn expression_name(expr: &Expr) -> Option<String> {
         Expr::Array(_) => fixed("array"),
         Expr::Tuple(_) => fixed("row"),
         Expr::Subquery(query) => match &*query.body {
-            SetExpr::Select(select) => select.projection.first().and_then(item_name).filter(|name| name != "?column?"),
+            SetExpr::Select(select) => select
+                .projection
+                .first()
+                .and_then(item_name)
+                .filter(|name| name != "?column?"),
             _ => None,
         },
         _ => None,
@@ -158,7 +178,11 @@ fn short_type_name(data_type: &datafusion::sql::sqlparser::ast::DataType) -> Str
 /// # Errors
 /// `Invalid` 54001: views stand too deep on each other.
 pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
-    let mut expander = Expander { catalog, hidden: Vec::new(), depth: 0 };
+    let mut expander = Expander {
+        catalog,
+        hidden: Vec::new(),
+        depth: 0,
+    };
     match statement.visit(&mut expander) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -176,7 +200,11 @@ impl VisitorMut for Expander<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| folded(&cte.alias.name));
+        let names = query
+            .with
+            .iter()
+            .flat_map(|with| &with.cte_tables)
+            .map(|cte| folded(&cte.alias.name));
         self.hidden.push(names.collect());
         ControlFlow::Continue(())
     }
@@ -187,7 +215,13 @@ impl VisitorMut for Expander<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        let TableFactor::Table { name, alias, args: None, .. } = factor else {
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            ..
+        } = factor
+        else {
             return ControlFlow::Continue(());
         };
         let Some(name) = public_name(name).filter(|name| !self.hidden.iter().any(|names| names.contains(name))) else {
@@ -207,8 +241,14 @@ impl VisitorMut for Expander<'_> {
 impl Expander<'_> {
     fn subquery(&self, name: &str, sql: &str, columns: &[String], alias: Option<TableAlias>) -> Result<TableFactor> {
         if self.depth > VIEW_DEPTH_MAX {
-            let error = Error::new(ErrorKind::Invalid, "SQL-0004", "cannot plan query: its views are too deep");
-            return Err(error.sqlstate("54001").fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "SQL-0004",
+                "cannot plan query: its views are too deep",
+            );
+            return Err(error
+                .sqlstate("54001")
+                .fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
         }
         let statements = crate::parse::parse_script(sql)?;
         let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
@@ -216,7 +256,11 @@ impl Expander<'_> {
         };
         let mut ast = (**ast).clone();
         name_outputs(&mut ast);
-        let mut inner = Expander { catalog: self.catalog, hidden: Vec::new(), depth: self.depth + 1 };
+        let mut inner = Expander {
+            catalog: self.catalog,
+            hidden: Vec::new(),
+            depth: self.depth + 1,
+        };
         if let ControlFlow::Break(error) = ast.visit(&mut inner) {
             return Err(error);
         }
@@ -236,7 +280,12 @@ impl Expander<'_> {
         if alias.columns.is_empty() {
             alias.columns = own_columns.collect();
         }
-        Ok(TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None })
+        Ok(TableFactor::Derived {
+            lateral: false,
+            subquery,
+            alias: Some(alias),
+            sample: None,
+        })
     }
 }
 

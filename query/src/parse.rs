@@ -59,9 +59,17 @@ pub(crate) enum Parsed {
     /// `CREATE SOURCE`, parsed as the CREATE TABLE it resembles.
     CreateSource(Box<Ast>),
     /// `DROP SOURCE`.
-    DropSource { names: Vec<ObjectName>, if_exists: bool, cascade: bool },
+    DropSource {
+        names: Vec<ObjectName>,
+        if_exists: bool,
+        cascade: bool,
+    },
     /// `SUBSCRIBE TO name`.
-    Subscribe { name: ObjectName, snapshot: bool, from: Option<Epoch> },
+    Subscribe {
+        name: ObjectName,
+        snapshot: bool,
+        from: Option<Epoch>,
+    },
     /// `SHOW <words>`, lower case.
     Show(String),
 }
@@ -73,21 +81,29 @@ pub(crate) enum Parsed {
 pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
     if sql.len() > STATEMENT_BYTES_MAX {
         let error = Error::new(ErrorKind::Invalid, "SQL-0003", "cannot parse statement: it is too long");
-        return Err(error.sqlstate("54000").fact("limit", format!("{STATEMENT_BYTES_MAX} bytes")));
+        return Err(error
+            .sqlstate("54000")
+            .fact("limit", format!("{STATEMENT_BYTES_MAX} bytes")));
     }
     let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| {
-        syntax(error.message.to_string(), position_of(sql, error.location))
-    })?;
+    let tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|error| syntax(error.message.to_string(), position_of(sql, error.location)))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
-        if part.iter().all(|token| matches!(token.token, Token::Whitespace(_) | Token::EOF)) {
+        if part
+            .iter()
+            .all(|token| matches!(token.token, Token::Whitespace(_) | Token::EOF))
+        {
             continue;
         }
         statements.push(parse_one(sql, part)?);
     }
     if statements.is_empty() {
-        statements.push(Statement { text: "".into(), parsed: Arc::new(Parsed::Empty) });
+        statements.push(Statement {
+            text: "".into(),
+            parsed: Arc::new(Parsed::Empty),
+        });
     }
     Ok(statements)
 }
@@ -98,9 +114,14 @@ fn parse_one(sql: &str, tokens: &[TokenWithSpan]) -> Result<Statement> {
         .filter(|token| !matches!(token.token, Token::EOF | Token::Whitespace(_)))
         .collect();
     let (first, last) = (words[0], words[words.len() - 1]);
-    let text: Arc<str> = sql[offset_of(sql, first.span.start)..offset_of(sql, last.span.end)].trim().into();
+    let text: Arc<str> = sql[offset_of(sql, first.span.start)..offset_of(sql, last.span.end)]
+        .trim()
+        .into();
     let parsed = parse_words(sql, tokens, &words)?;
-    Ok(Statement { text, parsed: Arc::new(parsed) })
+    Ok(Statement {
+        text,
+        parsed: Arc::new(parsed),
+    })
 }
 
 fn parse_words(sql: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -> Result<Parsed> {
@@ -111,29 +132,59 @@ fn parse_words(sql: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) ->
             parse_ast(sql, as_table).map(|ast| Parsed::CreateSource(Box::new(ast)))
         }
         ("drop", "source") => match parse_ast(sql, replace_word(tokens, "source", "TABLE"))? {
-            Ast::Drop { names, if_exists, cascade, .. } => Ok(Parsed::DropSource { names, if_exists, cascade }),
+            Ast::Drop {
+                names,
+                if_exists,
+                cascade,
+                ..
+            } => Ok(Parsed::DropSource {
+                names,
+                if_exists,
+                cascade,
+            }),
             other => Err(Error::bug(format!("DROP SOURCE parsed as {other}"))),
         },
         ("subscribe", _) => parse_subscribe(sql, tokens),
-        ("show", what) if is_own_show(what) => {
-            Ok(Parsed::Show(words[1..].iter().map(|token| word_of(&token.token)).collect::<Vec<_>>().join(" ")))
-        }
+        ("show", what) if is_own_show(what) => Ok(Parsed::Show(
+            words[1..]
+                .iter()
+                .map(|token| word_of(&token.token))
+                .collect::<Vec<_>>()
+                .join(" "),
+        )),
         ("create", "sink") | ("drop", "sink") => Err(not_yet("a sink", "sinks are not supported yet")),
         ("checkpoint", "") => Err(not_yet("a checkpoint", "checkpoints are not supported yet")),
         ("export", _) => Err(not_yet("EXPORT", "exports are not supported yet")),
         _ => {
             let (tokens, as_of) = take_as_of(sql, tokens)?;
-            Ok(Parsed::Sql { ast: Box::new(parse_ast(sql, tokens)?), as_of })
+            Ok(Parsed::Sql {
+                ast: Box::new(parse_ast(sql, tokens)?),
+                as_of,
+            })
         }
     }
 }
 
 fn is_own_show(what: &str) -> bool {
-    ["tables", "sources", "sinks", "views", "materialized", "state", "checkpoints", "create"].contains(&what)
+    [
+        "tables",
+        "sources",
+        "sinks",
+        "views",
+        "materialized",
+        "state",
+        "checkpoints",
+        "create",
+    ]
+    .contains(&what)
 }
 
 fn not_yet(what: &str, reason: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot make {what}: {reason}"))
+    Error::new(
+        ErrorKind::Unsupported,
+        "SQL-0002",
+        format!("cannot make {what}: {reason}"),
+    )
 }
 
 fn word_of(token: &Token) -> String {
@@ -147,7 +198,9 @@ fn word_of(token: &Token) -> String {
 /// Replaces the first unquoted `word` of the statement.
 fn replace_word(tokens: &[TokenWithSpan], word: &str, by: &str) -> Vec<TokenWithSpan> {
     let mut tokens = tokens.to_vec();
-    let found = tokens.iter_mut().find(|token| matches!(&token.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word)));
+    let found = tokens
+        .iter_mut()
+        .find(|token| matches!(&token.token, Token::Word(w) if w.value.eq_ignore_ascii_case(word)));
     if let Some(token) = found {
         token.token = Token::make_keyword(by);
     }
@@ -156,8 +209,9 @@ fn replace_word(tokens: &[TokenWithSpan], word: &str, by: &str) -> Vec<TokenWith
 
 /// Takes `AS OF EPOCH n` out of a statement: all its tables are read at that epoch.
 fn take_as_of(sql: &str, tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Option<Epoch>)> {
-    let solid: Vec<usize> =
-        (0..tokens.len()).filter(|index| !matches!(tokens[*index].token, Token::Whitespace(_))).collect();
+    let solid: Vec<usize> = (0..tokens.len())
+        .filter(|index| !matches!(tokens[*index].token, Token::Whitespace(_)))
+        .collect();
     let is = |at: usize, word: &str| solid.get(at).is_some_and(|index| is_word(&tokens[*index].token, word));
     let (mut removed, mut as_of) = (vec![false; tokens.len()], None);
     for at in 0..solid.len() {
@@ -189,7 +243,11 @@ fn take_as_of(sql: &str, tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>
         as_of = Some(epoch);
         (at..at + 4).for_each(|word| removed[solid[word]] = true);
     }
-    let kept = tokens.iter().zip(&removed).filter(|(_, removed)| !**removed).map(|(token, _)| token.clone());
+    let kept = tokens
+        .iter()
+        .zip(&removed)
+        .filter(|(_, removed)| !**removed)
+        .map(|(token, _)| token.clone());
     Ok((kept.collect(), as_of))
 }
 
@@ -199,16 +257,22 @@ fn is_word(token: &Token, word: &str) -> bool {
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Parser::new(&DIALECT).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens)
+    Parser::new(&DIALECT)
+        .with_recursion_limit(DEPTH_MAX)
+        .with_tokens_with_locations(tokens)
 }
 
 fn parse_ast(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
     let mut parser = parser(tokens);
-    let ast = parser.parse_statement().map_err(|error| parse_error(sql, &parser, error))?;
+    let ast = parser
+        .parse_statement()
+        .map_err(|error| parse_error(sql, &parser, error))?;
     match parser.peek_token().token {
         Token::EOF => Ok(ast),
         _ => {
-            let error = parser.expected::<()>("end of statement", parser.peek_token()).unwrap_err();
+            let error = parser
+                .expected::<()>("end of statement", parser.peek_token())
+                .unwrap_err();
             Err(parse_error(sql, &parser, error))
         }
     }
@@ -290,15 +354,22 @@ fn split_location(text: &str) -> (String, Option<Location>) {
         return (text.to_string(), None);
     };
     let parsed = place.split_once(", Column: ").and_then(|(line, column)| {
-        Some(Location { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? })
+        Some(Location {
+            line: line.trim().parse().ok()?,
+            column: column.trim().parse().ok()?,
+        })
     });
     (message.to_string(), parsed)
 }
 
 fn syntax(text: String, position: usize) -> Error {
-    Error::new(ErrorKind::Invalid, "SQL-0001", format!("cannot parse statement: {text}"))
-        .sqlstate("42601")
-        .position(position)
+    Error::new(
+        ErrorKind::Invalid,
+        "SQL-0001",
+        format!("cannot parse statement: {text}"),
+    )
+    .sqlstate("42601")
+    .position(position)
 }
 
 /// Byte offset of a location (line and column count from 1, columns in characters).
@@ -311,7 +382,10 @@ fn offset_of(sql: &str, location: Location) -> usize {
         }
     }
     let column = location.column.saturating_sub(1) as usize;
-    sql[offset..].char_indices().nth(column).map_or(sql.len(), |(at, _)| offset + at)
+    sql[offset..]
+        .char_indices()
+        .nth(column)
+        .map_or(sql.len(), |(at, _)| offset + at)
 }
 
 /// 1-based character position of a location.

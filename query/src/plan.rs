@@ -37,7 +37,11 @@ use std::sync::Arc;
 pub const DATABASE: &str = "cenote";
 
 /// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
-const NOT_FOR_VIEWS: [&str; 3] = ["push_down_limit", "single_distinct_aggregation_to_group_by", "eliminate_group_by_constant"];
+const NOT_FOR_VIEWS: [&str; 3] = [
+    "push_down_limit",
+    "single_distinct_aggregation_to_group_by",
+    "eliminate_group_by_constant",
+];
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -82,7 +86,11 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
 
 /// The optimiser rules that are right for inputs that change.
 fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
-    Optimizer::new().rules.into_iter().filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name())).collect()
+    Optimizer::new()
+        .rules
+        .into_iter()
+        .filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name()))
+        .collect()
 }
 
 impl ReadView {
@@ -90,7 +98,9 @@ impl ReadView {
     pub(crate) fn state(&self) -> SessionState {
         let catalogs = Arc::new(Catalogs { view: self.clone() });
         let planner = self.database.planner().clone();
-        let mut state = SessionStateBuilder::new_from_existing(planner).with_catalog_list(catalogs).build();
+        let mut state = SessionStateBuilder::new_from_existing(planner)
+            .with_catalog_list(catalogs)
+            .build();
         // The time that now() stands for in this statement.
         state.mark_start_execution();
         state
@@ -98,7 +108,9 @@ impl ReadView {
 
     /// A planner for materialized views.
     pub(crate) fn view_state(&self) -> SessionState {
-        SessionStateBuilder::new_from_existing(self.state()).with_optimizer_rules(view_rules()).build()
+        SessionStateBuilder::new_from_existing(self.state())
+            .with_optimizer_rules(view_rules())
+            .build()
     }
 
     /// Plans a statement; names of unnamed columns are PostgreSQL's, plain views are inlined.
@@ -108,7 +120,8 @@ impl ReadView {
         crate::names::expand_views(&mut ast, &self.catalog)?;
         check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
-        state.statement_to_plan(statement).await.map_err(from_datafusion)
+        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        crate::functions::numeric_sums(plan).map_err(from_datafusion)
     }
 
     /// Reads the state tables that a statement names, all at one epoch, which becomes this view's epoch.
@@ -122,7 +135,10 @@ impl ReadView {
         if names.is_empty() {
             return Ok(self);
         }
-        let (epoch, states) = self.database.read_states(&self.catalog, names.into_iter().collect()).await?;
+        let (epoch, states) = self
+            .database
+            .read_states(&self.catalog, names.into_iter().collect())
+            .await?;
         self.database.engine().wait_visible(epoch).await?;
         self.pin = self.database.engine().retention().pin(epoch)?;
         self.states = Arc::new(states);
@@ -158,7 +174,12 @@ impl ReadView {
             return Ok(None);
         };
         let provider = match object {
-            Object::View(view) => return Err(DataFusionError::Plan(format!("view {} was not inlined", view.definition.name))),
+            Object::View(view) => {
+                return Err(DataFusionError::Plan(format!(
+                    "view {} was not inlined",
+                    view.definition.name
+                )));
+            }
             Object::MaterializedView(view) => {
                 self.database.check_view(view).map_err(crate::provider::outside)?;
                 self.versioned(view.definition.id, &view.versioned, view.columns.clone())
@@ -174,7 +195,11 @@ impl ReadView {
                 Some(versioned) => {
                     let id = table.definition.id;
                     let numbered = self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
-                    let columns = if numbered { versioned.schema().columns.clone() } else { table.columns.clone() };
+                    let columns = if numbered {
+                        versioned.schema().columns.clone()
+                    } else {
+                        table.columns.clone()
+                    };
                     let mut provider = self.versioned(id, versioned, columns);
                     provider.defaults = self.defaults(&table.definition.columns)?;
                     provider
@@ -186,9 +211,16 @@ impl ReadView {
 
     fn defaults(&self, columns: &[crate::catalog::ColumnDefinition]) -> PlanResult<HashMap<String, Expr>> {
         let planner = self.database.planner();
-        let with_default = columns.iter().filter_map(|column| column.default.as_ref().map(|sql| (column, sql)));
+        let with_default = columns
+            .iter()
+            .filter_map(|column| column.default.as_ref().map(|sql| (column, sql)));
         with_default
-            .map(|(column, sql)| Ok((column.name.clone(), planner.create_logical_expr(sql, &DFSchema::empty())?)))
+            .map(|(column, sql)| {
+                Ok((
+                    column.name.clone(),
+                    planner.create_logical_expr(sql, &DFSchema::empty())?,
+                ))
+            })
             .collect()
     }
 
@@ -213,13 +245,20 @@ impl ReadView {
             let columns = cenote_engine::visible_columns(&errors.schema().columns);
             return Ok(Some(Arc::new(self.versioned(crate::catalog::ERRORS, errors, columns))));
         }
-        let rows = crate::system::system_table(self, name).await.map_err(crate::provider::outside)?;
+        let rows = crate::system::system_table(self, name)
+            .await
+            .map_err(crate::provider::outside)?;
         Ok(rows.map(|rows| {
             let columns = rows.schema();
             let contents = Some(Contents::Rows(Arc::new(vec![rows])));
             let id = CollectionId(u64::MAX);
-            Arc::new(CollectionTable { id, columns, contents, defaults: HashMap::new(), key: Vec::new() })
-                as Arc<dyn TableProvider>
+            Arc::new(CollectionTable {
+                id,
+                columns,
+                contents,
+                defaults: HashMap::new(),
+                key: Vec::new(),
+            }) as Arc<dyn TableProvider>
         }))
     }
 }
@@ -229,8 +268,11 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
     if parameters.is_empty() {
         return Ok(plan);
     }
-    let values = parameters.iter().map(|value| datafusion::common::metadata::ScalarAndMetadata::new(value.clone(), None));
-    plan.with_param_values(ParamValues::List(values.collect())).map_err(from_datafusion)
+    let values = parameters
+        .iter()
+        .map(|value| datafusion::common::metadata::ScalarAndMetadata::new(value.clone(), None));
+    plan.with_param_values(ParamValues::List(values.collect()))
+        .map_err(from_datafusion)
 }
 
 /// All relations that a statement names: schema, name.
@@ -239,8 +281,11 @@ pub(crate) fn named_relations(ast: &Ast) -> Vec<(Option<String>, String)> {
     impl Visitor for Names {
         type Break = ();
         fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-            let parts: Vec<String> =
-                relation.0.iter().filter_map(|part| part.as_ident().map(crate::names::folded)).collect();
+            let parts: Vec<String> = relation
+                .0
+                .iter()
+                .filter_map(|part| part.as_ident().map(crate::names::folded))
+                .collect();
             match parts.as_slice() {
                 [name] => self.0.push((None, name.clone())),
                 [.., schema, name] => self.0.push((Some(schema.clone()), name.clone())),
@@ -259,7 +304,8 @@ fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
     let hidden = common_table_names(ast);
     for (schema, name) in named_relations(ast) {
         let schema = schema.as_deref().unwrap_or(PUBLIC);
-        if schema == PUBLIC && !hidden.contains(&name) && view.catalog.get(&name).is_none() && !name.starts_with("pg_") {
+        if schema == PUBLIC && !hidden.contains(&name) && view.catalog.get(&name).is_none() && !name.starts_with("pg_")
+        {
             // Table functions are resolved by the planner.
             if view.database.planner().table_functions().contains_key(&name) {
                 continue;
@@ -276,7 +322,8 @@ fn common_table_names(ast: &Ast) -> BTreeSet<String> {
         type Break = ();
         fn pre_visit_query(&mut self, query: &datafusion::sql::sqlparser::ast::Query) -> ControlFlow<()> {
             let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-            self.0.extend(tables.map(|table| crate::names::folded(&table.alias.name)));
+            self.0
+                .extend(tables.map(|table| crate::names::folded(&table.alias.name)));
             ControlFlow::Continue(())
         }
     }
@@ -311,7 +358,15 @@ impl Database {
             }
         }
         let (states, row_ids_of) = (Arc::default(), None);
-        Ok(ReadView { database: self.clone(), catalog, pin, overlays, states, row_ids_of, settings })
+        Ok(ReadView {
+            database: self.clone(),
+            catalog,
+            pin,
+            overlays,
+            states,
+            row_ids_of,
+            settings,
+        })
     }
 
     fn pin_past(&self, epoch: Epoch) -> Result<Pin> {
@@ -366,7 +421,11 @@ impl CatalogProviderList for Catalogs {
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == DATABASE).then(|| Arc::new(Schemas { view: self.view.clone() }) as Arc<dyn CatalogProvider>)
+        (name == DATABASE).then(|| {
+            Arc::new(Schemas {
+                view: self.view.clone(),
+            }) as Arc<dyn CatalogProvider>
+        })
     }
 }
 
@@ -377,7 +436,10 @@ impl CatalogProvider for Schemas {
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         self.schema_names().iter().any(|known| known == name).then(|| {
-            Arc::new(Relations { view: self.view.clone(), schema: name.to_string() }) as Arc<dyn SchemaProvider>
+            Arc::new(Relations {
+                view: self.view.clone(),
+                schema: name.to_string(),
+            }) as Arc<dyn SchemaProvider>
         })
     }
 }
@@ -386,9 +448,20 @@ impl CatalogProvider for Schemas {
 impl SchemaProvider for Relations {
     fn table_names(&self) -> Vec<String> {
         match self.schema.as_str() {
-            PUBLIC => self.view.catalog.objects().map(|object| object.name().to_string()).collect(),
+            PUBLIC => self
+                .view
+                .catalog
+                .objects()
+                .map(|object| object.name().to_string())
+                .collect(),
             CATALOG_SCHEMA => crate::system::TABLES.iter().map(|name| name.to_string()).collect(),
-            _ => self.view.database.state_tables(&self.view.catalog).into_iter().map(|table| table.schema.name).collect(),
+            _ => self
+                .view
+                .database
+                .state_tables(&self.view.catalog)
+                .into_iter()
+                .map(|table| table.schema.name)
+                .collect(),
         }
     }
 

@@ -72,7 +72,11 @@ impl Projection {
         let mut columns = Vec::with_capacity(self.exprs.len());
         for ((expr, field), is_key) in self.exprs.iter().zip(self.schema.fields()).zip(&self.keys) {
             let column = evaluate(expr, rows)?;
-            let column = if column.data_type() == field.data_type() { column } else { cast(&column, field.data_type())? };
+            let column = if column.data_type() == field.data_type() {
+                column
+            } else {
+                cast(&column, field.data_type())?
+            };
             columns.push(if *is_key { canonical(column) } else { column });
         }
         Changes::batch(self.schema.clone(), columns, rows.num_rows())
@@ -81,13 +85,26 @@ impl Projection {
     /// Whether it only takes columns `0..n` of its input as they are.
     pub(crate) fn is_identity(&self, input: &SchemaRef) -> bool {
         self.exprs.len() == input.fields().len()
-            && self.exprs.iter().enumerate().all(|(index, expr)| column_of(expr) == Some(index))
-            && self.schema.fields().iter().zip(input.fields()).all(|(a, b)| a.data_type() == b.data_type())
+            && self
+                .exprs
+                .iter()
+                .enumerate()
+                .all(|(index, expr)| column_of(expr) == Some(index))
+            && self
+                .schema
+                .fields()
+                .iter()
+                .zip(input.fields())
+                .all(|(a, b)| a.data_type() == b.data_type())
             && !self.has_float_key()
     }
 
     fn has_float_key(&self) -> bool {
-        self.schema.fields().iter().zip(&self.keys).any(|(field, key)| *key && field.data_type().is_floating())
+        self.schema
+            .fields()
+            .iter()
+            .zip(&self.keys)
+            .any(|(field, key)| *key && field.data_type().is_floating())
     }
 }
 
@@ -97,7 +114,9 @@ pub(crate) fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 }
 
 fn evaluate(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
-    expr.evaluate(rows).and_then(|value| value.into_array(rows.num_rows())).map_err(crate::error::from_datafusion)
+    expr.evaluate(rows)
+        .and_then(|value| value.into_array(rows.num_rows()))
+        .map_err(crate::error::from_datafusion)
 }
 
 /// Floats as keys: one zero, one NaN.

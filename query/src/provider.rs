@@ -44,7 +44,11 @@ pub struct CollectionTable {
 #[derive(Clone)]
 pub enum Contents {
     /// A versioned table, at a pinned epoch, with what the open transaction has changed.
-    Versioned { table: Arc<VersionedTable>, pin: Pin, overlay: Option<Arc<Overlay>> },
+    Versioned {
+        table: Arc<VersionedTable>,
+        pin: Pin,
+        overlay: Option<Arc<Overlay>>,
+    },
     /// Rows that were read already.
     Rows(Arc<Vec<RecordBatch>>),
 }
@@ -99,13 +103,29 @@ impl TableProvider for CollectionTable {
                 ));
             }
             Some(Contents::Rows(rows)) => {
-                vec![Arc::new(Fixed { schema: schema.clone(), rows: rows.clone(), projection: projection.clone() })]
+                vec![Arc::new(Fixed {
+                    schema: schema.clone(),
+                    rows: rows.clone(),
+                    projection: projection.clone(),
+                })]
             }
-            Some(Contents::Versioned { table, pin, overlay: Some(overlay) }) => {
+            Some(Contents::Versioned {
+                table,
+                pin,
+                overlay: Some(overlay),
+            }) => {
                 let rows = Arc::new(overlay.read(table, pin, self.columns.fields().len())?);
-                vec![Arc::new(Fixed { schema: schema.clone(), rows, projection: projection.clone() })]
+                vec![Arc::new(Fixed {
+                    schema: schema.clone(),
+                    rows,
+                    projection: projection.clone(),
+                })]
             }
-            Some(Contents::Versioned { table, pin, overlay: None }) => match self.key_of(filters)? {
+            Some(Contents::Versioned {
+                table,
+                pin,
+                overlay: None,
+            }) => match self.key_of(filters)? {
                 Some(key) => vec![Arc::new(KeyRead {
                     schema: schema.clone(),
                     table: table.clone(),
@@ -126,7 +146,14 @@ impl TableProvider for CollectionTable {
                     .collect(),
             },
         };
-        Ok(Arc::new(StreamingTableExec::try_new(schema, partitions, None, [], false, limit)?))
+        Ok(Arc::new(StreamingTableExec::try_new(
+            schema,
+            partitions,
+            None,
+            [],
+            false,
+            limit,
+        )?))
     }
 }
 
@@ -142,7 +169,9 @@ impl CollectionTable {
             let field = self.columns.field(*column);
             match fixed.get(field.name().as_str()) {
                 // Only a value of the very type: a cast could change which rows are equal to it.
-                Some(value) if value.data_type() == *field.data_type() && !value.is_null() => key.push(value.to_array()?),
+                Some(value) if value.data_type() == *field.data_type() && !value.is_null() => {
+                    key.push(value.to_array()?)
+                }
                 _ => return Ok(None),
             }
         }
@@ -190,13 +219,24 @@ struct Fixed {
 
 impl fmt::Debug for ShardRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "scan of {} at epoch {}, shard {}", self.table.schema().name, self.pin.epoch(), self.shard)
+        write!(
+            f,
+            "scan of {} at epoch {}, shard {}",
+            self.table.schema().name,
+            self.pin.epoch(),
+            self.shard
+        )
     }
 }
 
 impl fmt::Debug for KeyRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lookup in {} at epoch {}", self.table.schema().name, self.pin.epoch())
+        write!(
+            f,
+            "lookup in {} at epoch {}",
+            self.table.schema().name,
+            self.pin.epoch()
+        )
     }
 }
 
@@ -212,11 +252,17 @@ impl PartitionStream for ShardRead {
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut scan = self.table.scan(self.pin.clone(), self.projection.clone(), self.shard..self.shard + 1);
+        let mut scan = self
+            .table
+            .scan(self.pin.clone(), self.projection.clone(), self.shard..self.shard + 1);
         let schema = self.schema.clone();
         let batches = std::iter::from_fn(move || scan.next_batch(ROWS_PER_BATCH).map_err(outside).transpose());
-        let with_schema = move |batch: PlanResult<RecordBatch>| Changes::relabel(batch?, schema.clone()).map_err(outside);
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches.map(with_schema))))
+        let with_schema =
+            move |batch: PlanResult<RecordBatch>| Changes::relabel(batch?, schema.clone()).map_err(outside);
+        Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            stream::iter(batches.map(with_schema)),
+        ))
     }
 }
 
@@ -227,8 +273,13 @@ impl PartitionStream for KeyRead {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let found = self.table.lookup(&self.key, &self.pin).map_err(outside);
-        let batch = found.and_then(|found| Changes::relabel(found.rows.project(&self.projection)?, self.schema.clone()).map_err(outside));
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter([batch])))
+        let batch = found.and_then(|found| {
+            Changes::relabel(found.rows.project(&self.projection)?, self.schema.clone()).map_err(outside)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            stream::iter([batch]),
+        ))
     }
 }
 
@@ -239,7 +290,11 @@ impl PartitionStream for Fixed {
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (rows, projection, schema) = (self.rows.clone(), self.projection.clone(), self.schema.clone());
-        let batches = (0..rows.len()).map(move |batch| Changes::relabel(rows[batch].project(&projection)?, schema.clone()).map_err(outside));
-        Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), stream::iter(batches)))
+        let batches = (0..rows.len())
+            .map(move |batch| Changes::relabel(rows[batch].project(&projection)?, schema.clone()).map_err(outside));
+        Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            stream::iter(batches),
+        ))
     }
 }

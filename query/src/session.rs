@@ -57,7 +57,14 @@ pub struct Session {
 impl Session {
     pub(crate) fn new(database: Arc<Database>) -> Session {
         let settings = Arc::new(crate::settings::defaults());
-        Session { database, transaction: None, settings, last_epoch: Epoch::ZERO, last_read: None, copied: Default::default() }
+        Session {
+            database,
+            transaction: None,
+            settings,
+            last_epoch: Epoch::ZERO,
+            last_read: None,
+            copied: Default::default(),
+        }
     }
 
     /// The database this session works on.
@@ -80,7 +87,10 @@ impl Session {
     pub async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
         let Parsed::Sql { ast, as_of } = &*statement.parsed else {
             let columns = self.columns_of_own(&statement.parsed)?;
-            return Ok(Description { parameters: Vec::new(), columns });
+            return Ok(Description {
+                parameters: Vec::new(),
+                columns,
+            });
         };
         match ast.as_ref() {
             Ast::Query(_) | Ast::Insert(_) => {
@@ -97,10 +107,22 @@ impl Session {
                 let columns = is_query.then(|| shown_schema(plan.schema().as_arrow()));
                 Ok(Description { parameters, columns })
             }
-            Ast::Update(_) | Ast::Delete(_) => Ok(Description { parameters: self.guess_types(&statement.text, hints), columns: None }),
-            Ast::ShowVariable { .. } => Ok(Description { parameters: Vec::new(), columns: Some(text_column("setting")) }),
-            Ast::Explain { .. } => Ok(Description { parameters: Vec::new(), columns: Some(text_column("QUERY PLAN")) }),
-            _ => Ok(Description { parameters: Vec::new(), columns: None }),
+            Ast::Update(_) | Ast::Delete(_) => Ok(Description {
+                parameters: self.guess_types(&statement.text, hints),
+                columns: None,
+            }),
+            Ast::ShowVariable { .. } => Ok(Description {
+                parameters: Vec::new(),
+                columns: Some(text_column("setting")),
+            }),
+            Ast::Explain { .. } => Ok(Description {
+                parameters: Vec::new(),
+                columns: Some(text_column("QUERY PLAN")),
+            }),
+            _ => Ok(Description {
+                parameters: Vec::new(),
+                columns: None,
+            }),
         }
     }
 
@@ -109,8 +131,10 @@ impl Session {
             Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
             Parsed::Subscribe { name, .. } => {
                 let readable = self.database.readable(&crate::ddl::object_name(name)?)?;
-                let mut fields =
-                    vec![Field::new("epoch", DataType::UInt64, false), Field::new("weight", DataType::Int64, false)];
+                let mut fields = vec![
+                    Field::new("epoch", DataType::UInt64, false),
+                    Field::new("weight", DataType::Int64, false),
+                ];
                 fields.extend(readable.columns.fields().iter().map(|field| field.as_ref().clone()));
                 Ok(Some(Arc::new(Schema::new(fields))))
             }
@@ -120,8 +144,13 @@ impl Session {
 
     /// Parameter types of UPDATE and DELETE: the client's, else text, which is cast where it is used.
     fn guess_types(&self, text: &str, hints: &[Option<DataType>]) -> Vec<DataType> {
-        let highest = (1..=64).rev().find(|number| text.contains(&format!("${number}"))).unwrap_or(0);
-        (0..highest.max(hints.len())).map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8)).collect()
+        let highest = (1..=64)
+            .rev()
+            .find(|number| text.contains(&format!("${number}")))
+            .unwrap_or(0);
+        (0..highest.max(hints.len()))
+            .map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8))
+            .collect()
     }
 
     /// Runs one statement.
@@ -150,7 +179,10 @@ impl Session {
 
     /// Where a COPY puts its rows while a transaction block is open.
     pub(crate) fn copied(&self) -> Option<crate::copy::Copied> {
-        self.transaction.as_ref().filter(|transaction| !transaction.implicit).map(|_| self.copied.clone())
+        self.transaction
+            .as_ref()
+            .filter(|transaction| !transaction.implicit)
+            .map(|_| self.copied.clone())
     }
 
     /// Takes the rows of a COPY into the open transaction.
@@ -174,10 +206,20 @@ impl Session {
                 let made = self.database.create_table(create, &statement.text, true).await?;
                 Ok(created("CREATE SOURCE", made, &create.name.to_string()))
             }
-            Parsed::DropSource { names, if_exists, cascade } => {
+            Parsed::DropSource {
+                names,
+                if_exists,
+                cascade,
+            } => {
                 self.refuse_in_transaction("DROP")?;
-                let notices = self.database.drop_objects(names, "source", *if_exists, *cascade).await?;
-                Ok(Outcome::Command { tag: "DROP SOURCE".into(), notices })
+                let notices = self
+                    .database
+                    .drop_objects(names, "source", *if_exists, *cascade)
+                    .await?;
+                Ok(Outcome::Command {
+                    tag: "DROP SOURCE".into(),
+                    notices,
+                })
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
             Parsed::Show(words) => {
@@ -222,7 +264,11 @@ impl Session {
             Ast::Set(set) => self.set(set),
             Ast::Reset(_) | Ast::Discard { .. } => {
                 self.settings = Arc::new(crate::settings::defaults());
-                Ok(command(if matches!(ast, Ast::Reset(_)) { "RESET" } else { "DISCARD ALL" }))
+                Ok(command(if matches!(ast, Ast::Reset(_)) {
+                    "RESET"
+                } else {
+                    "DISCARD ALL"
+                }))
             }
             Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
             Ast::ShowVariable { variable } => self.show_setting(variable),
@@ -240,13 +286,26 @@ impl Session {
             }
             Ast::CreateView(create) => {
                 let made = self.database.create_view(create, &statement.text).await?;
-                let tag = if create.materialized { "CREATE MATERIALIZED VIEW" } else { "CREATE VIEW" };
+                let tag = if create.materialized {
+                    "CREATE MATERIALIZED VIEW"
+                } else {
+                    "CREATE VIEW"
+                };
                 Ok(created(tag, made, &create.name.to_string()))
             }
-            Ast::Drop { object_type, names, if_exists, cascade, .. } => {
+            Ast::Drop {
+                object_type,
+                names,
+                if_exists,
+                cascade,
+                ..
+            } => {
                 let kind = crate::ddl::dropped_kind(object_type)?;
                 let notices = self.database.drop_objects(names, kind, *if_exists, *cascade).await?;
-                Ok(Outcome::Command { tag: format!("DROP {}", kind.to_uppercase()), notices })
+                Ok(Outcome::Command {
+                    tag: format!("DROP {}", kind.to_uppercase()),
+                    notices,
+                })
             }
             other => Err(unsupported(first_words(&other.to_string()))),
         }
@@ -255,15 +314,13 @@ impl Session {
     /// DDL is one commit of its own; inside a block it would take effect before the block does.
     fn refuse_in_transaction(&self, what: &str) -> Result<()> {
         match &self.transaction {
-            Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => {
-                Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "SQL-0402",
-                    format!("cannot run {what} inside a transaction block: not supported yet"),
-                )
-                .sqlstate("25001")
-                .attempt("COMMIT first"))
-            }
+            Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "SQL-0402",
+                format!("cannot run {what} inside a transaction block: not supported yet"),
+            )
+            .sqlstate("25001")
+            .attempt("COMMIT first")),
             _ => Ok(()),
         }
     }
@@ -273,7 +330,8 @@ impl Session {
         if self.transaction.is_none() {
             self.database.engine().wait_visible(self.last_epoch).await?;
         }
-        self.database.read_view(self.transaction.as_ref(), as_of, self.settings.clone())
+        self.database
+            .read_view(self.transaction.as_ref(), as_of, self.settings.clone())
     }
 
     async fn query(
@@ -315,14 +373,21 @@ impl Session {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::new(ErrorKind::Conflict, "TABLE-0102", "cannot commit: other transactions keep changing the same rows")
-            .sqlstate("40001")
-            .attempt("run the statement again"))
+        Err(Error::new(
+            ErrorKind::Conflict,
+            "TABLE-0102",
+            "cannot commit: other transactions keep changing the same rows",
+        )
+        .sqlstate("40001")
+        .attempt("run the statement again"))
     }
 
     async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
         let view = self.read_view(None).await?;
-        let transaction = self.transaction.as_mut().ok_or_else(|| Error::bug("a change outside a transaction"))?;
+        let transaction = self
+            .transaction
+            .as_mut()
+            .ok_or_else(|| Error::bug("a change outside a transaction"))?;
         match change {
             Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
             Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
@@ -365,7 +430,10 @@ impl Session {
 
     async fn commit(&mut self) -> Result<Outcome> {
         match self.transaction.take() {
-            None => Ok(Outcome::Command { tag: "COMMIT".into(), notices: vec!["there is no transaction in progress".into()] }),
+            None => Ok(Outcome::Command {
+                tag: "COMMIT".into(),
+                notices: vec!["there is no transaction in progress".into()],
+            }),
             Some(transaction) if transaction.failed => Ok(command("ROLLBACK")),
             Some(transaction) => {
                 self.finish(transaction).await?;
@@ -377,7 +445,10 @@ impl Session {
     fn rollback(&mut self) -> Outcome {
         match self.transaction.take() {
             Some(_) => command("ROLLBACK"),
-            None => Outcome::Command { tag: "ROLLBACK".into(), notices: vec!["there is no transaction in progress".into()] },
+            None => Outcome::Command {
+                tag: "ROLLBACK".into(),
+                notices: vec!["there is no transaction in progress".into()],
+            },
         }
     }
 
@@ -389,7 +460,12 @@ impl Session {
     ) -> Result<Outcome> {
         let name = crate::ddl::object_name(name)?;
         let stream = self.database.changes_now(&name, from, snapshot)?;
-        Ok(Outcome::Rows(Rows { schema: stream.schema, batches: stream.batches, epoch: None, verb: "SUBSCRIBE" }))
+        Ok(Outcome::Rows(Rows {
+            schema: stream.schema,
+            batches: stream.batches,
+            epoch: None,
+            verb: "SUBSCRIBE",
+        }))
     }
 
     async fn explain(
@@ -406,7 +482,10 @@ impl Session {
         let lines = crate::explain::explain(&view, statement, parameters).await?;
         let schema = text_column("QUERY PLAN");
         let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
-        Ok(fixed_rows(RecordBatch::try_new(schema, vec![Arc::new(lines)])?, "EXPLAIN"))
+        Ok(fixed_rows(
+            RecordBatch::try_new(schema, vec![Arc::new(lines)])?,
+            "EXPLAIN",
+        ))
     }
 
     /// The transaction's state.
@@ -431,7 +510,9 @@ impl Session {
     /// Ends the implicit transaction: commits, or rolls back when `failed`.
     pub async fn end_implicit(&mut self, failed: bool) -> Result<()> {
         match self.transaction.take() {
-            Some(transaction) if transaction.implicit && !failed && !transaction.failed => self.finish(transaction).await,
+            Some(transaction) if transaction.implicit && !failed && !transaction.failed => {
+                self.finish(transaction).await
+            }
             Some(transaction) if transaction.implicit => Ok(()),
             other => {
                 self.transaction = other;
@@ -457,11 +538,18 @@ impl Session {
     }
 
     fn show_setting(&self, variable: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<Outcome> {
-        let name = variable.iter().map(|ident| ident.value.to_lowercase()).collect::<Vec<_>>().join(" ");
+        let name = variable
+            .iter()
+            .map(|ident| ident.value.to_lowercase())
+            .collect::<Vec<_>>()
+            .join(" ");
         let (name, value) = crate::settings::show(&self.settings, &name)?;
         let schema = text_column(&name);
         let values = arrow::array::StringArray::from(vec![value]);
-        Ok(fixed_rows(RecordBatch::try_new(schema, vec![Arc::new(values)])?, "SHOW"))
+        Ok(fixed_rows(
+            RecordBatch::try_new(schema, vec![Arc::new(values)])?,
+            "SHOW",
+        ))
     }
 
     /// The epoch of this session's last commit; reads of this session are never older.
@@ -499,7 +587,12 @@ pub(crate) async fn stream_plan(
         let batch = batch.map_err(from_datafusion)?;
         rename(batch, &shown)
     });
-    Ok(Outcome::Rows(Rows { schema, batches: batches.boxed(), epoch, verb: "SELECT" }))
+    Ok(Outcome::Rows(Rows {
+        schema,
+        batches: batches.boxed(),
+        epoch,
+        verb: "SELECT",
+    }))
 }
 
 /// A batch under the result's names; execution may narrow a type, which the plan's wins over.
@@ -525,17 +618,25 @@ fn shown_schema(schema: &Schema) -> SchemaRef {
 
 fn parameter_types(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
     let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
-    let highest = inferred.keys().filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok()).max();
+    let highest = inferred
+        .keys()
+        .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
+        .max();
     Ok((1..=highest.unwrap_or(0).max(hints.len()))
         .map(|number| {
             let hint = hints.get(number - 1).cloned().flatten();
-            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten()).unwrap_or(DataType::Utf8)
+            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten())
+                .unwrap_or(DataType::Utf8)
         })
         .collect())
 }
 
 pub(crate) fn unsupported(clause: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unsupported, "SQL-0002", format!("cannot run statement: {clause} is not supported yet"))
+    Error::new(
+        ErrorKind::Unsupported,
+        "SQL-0002",
+        format!("cannot run statement: {clause} is not supported yet"),
+    )
 }
 
 fn first_words(sql: &str) -> String {
@@ -543,12 +644,22 @@ fn first_words(sql: &str) -> String {
 }
 
 fn command(tag: impl Into<String>) -> Outcome {
-    Outcome::Command { tag: tag.into(), notices: Vec::new() }
+    Outcome::Command {
+        tag: tag.into(),
+        notices: Vec::new(),
+    }
 }
 
 fn created(tag: &str, made: bool, name: &str) -> Outcome {
-    let notices = if made { Vec::new() } else { vec![format!("relation \"{name}\" already exists, skipping")] };
-    Outcome::Command { tag: tag.into(), notices }
+    let notices = if made {
+        Vec::new()
+    } else {
+        vec![format!("relation \"{name}\" already exists, skipping")]
+    };
+    Outcome::Command {
+        tag: tag.into(),
+        notices,
+    }
 }
 
 fn text_column(name: &str) -> SchemaRef {
@@ -558,7 +669,12 @@ fn text_column(name: &str) -> SchemaRef {
 pub(crate) fn fixed_rows(rows: RecordBatch, verb: &'static str) -> Outcome {
     let schema = rows.schema();
     let batches = futures::stream::iter([Ok(rows)]).boxed();
-    Outcome::Rows(Rows { schema, batches, epoch: None, verb })
+    Outcome::Rows(Rows {
+        schema,
+        batches,
+        epoch: None,
+        verb,
+    })
 }
 
 /// Whether an object's rows come from a source that keeps none.

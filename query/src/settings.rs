@@ -73,13 +73,18 @@ const REPORTED: [(&str, &str); 11] = [
 ];
 
 pub(crate) fn defaults() -> BTreeMap<String, String> {
-    KNOWN.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    KNOWN
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
 }
 
 pub(crate) fn reported(settings: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let value = |name: &str| settings.get(name).cloned().unwrap_or_default();
-    let mut reported: Vec<(String, String)> =
-        REPORTED.iter().map(|(shown, name)| (shown.to_string(), value(name))).collect();
+    let mut reported: Vec<(String, String)> = REPORTED
+        .iter()
+        .map(|(shown, name)| (shown.to_string(), value(name)))
+        .collect();
     for (name, shown) in &mut reported {
         if name == "server_version" {
             *shown = format!("{SERVER_VERSION} (Cenote {})", env!("CARGO_PKG_VERSION"));
@@ -89,9 +94,16 @@ pub(crate) fn reported(settings: &BTreeMap<String, String>) -> Vec<(String, Stri
 }
 
 fn unknown(name: &str) -> Error {
-    let near = KNOWN.iter().map(|(known, _)| (strsim::damerau_levenshtein(known, name), *known)).min();
-    let error = Error::new(ErrorKind::Invalid, "SQL-0501", format!("unrecognized configuration parameter \"{name}\""))
-        .sqlstate("42704");
+    let near = KNOWN
+        .iter()
+        .map(|(known, _)| (strsim::damerau_levenshtein(known, name), *known))
+        .min();
+    let error = Error::new(
+        ErrorKind::Invalid,
+        "SQL-0501",
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
+    .sqlstate("42704");
     match near {
         Some((distance, known)) if distance <= 3 => error.attempt(format!("perhaps you meant \"{known}\"")),
         _ => error,
@@ -101,7 +113,12 @@ fn unknown(name: &str) -> Error {
 /// SET.
 pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<()> {
     match set {
-        Set::SingleAssignment { variable, values, scope, .. } => {
+        Set::SingleAssignment {
+            variable,
+            values,
+            scope,
+            ..
+        } => {
             let name = variable.to_string().to_lowercase().replace('"', "");
             let _: &Option<ContextModifier> = scope;
             let value = values.iter().map(text_of).collect::<Vec<_>>().join(", ");
@@ -111,7 +128,9 @@ pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<
         Set::SetNames { charset_name, .. } => assign(settings, "client_encoding", charset_name.value.clone()),
         // Every transaction reads one epoch and is refused if its rows changed: stricter than any level but serializable.
         Set::SetTransaction { .. } => Ok(()),
-        Set::SetSessionParam(_) | Set::SetSessionAuthorization(_) | Set::SetRole { .. } | Set::SetNamesDefault {} => Ok(()),
+        Set::SetSessionParam(_) | Set::SetSessionAuthorization(_) | Set::SetRole { .. } | Set::SetNamesDefault {} => {
+            Ok(())
+        }
         other => Err(crate::session::unsupported(other)),
     }
 }
@@ -123,7 +142,11 @@ fn assign(settings: &mut BTreeMap<String, String>, name: &str, value: String) ->
         return Err(unknown(name));
     }
     let default = known.map(|(_, value)| value.to_string());
-    let value = if value.eq_ignore_ascii_case("default") { default.clone().unwrap_or_default() } else { value };
+    let value = if value.eq_ignore_ascii_case("default") {
+        default.clone().unwrap_or_default()
+    } else {
+        value
+    };
     if FIXED.contains(&name) && !same_meaning(name, &value, default.as_deref().unwrap_or_default()) {
         return Err(Error::new(
             ErrorKind::Unsupported,

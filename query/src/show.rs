@@ -26,18 +26,31 @@ fn listing(words: &str) -> Result<Listing> {
         ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
         ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
         ["checkpoints"] => {
-            return Err(Error::new(ErrorKind::Unsupported, "SQL-0002", "cannot show checkpoints: not supported yet"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "SQL-0002",
+                "cannot show checkpoints: not supported yet",
+            ));
         }
         _ => {
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0503", format!("cannot show \"{words}\": there is no such list"))
-                .sqlstate("42601")
-                .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE or CREATE <object>"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0503",
+                format!("cannot show \"{words}\": there is no such list"),
+            )
+            .sqlstate("42601")
+            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE or CREATE <object>"));
         }
     })
 }
 
 fn text_columns(names: &[&str]) -> SchemaRef {
-    Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        names
+            .iter()
+            .map(|name| Field::new(*name, DataType::Utf8, true))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// Columns of the answer.
@@ -60,7 +73,13 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
         Listing::State => database
             .state_tables(&catalog)
             .into_iter()
-            .map(|state| vec![state.view.definition.name.clone(), state.operator.to_string(), state.schema.name])
+            .map(|state| {
+                vec![
+                    state.view.definition.name.clone(),
+                    state.operator.to_string(),
+                    state.schema.name,
+                ]
+            })
             .collect(),
         Listing::Create(name) => {
             let name = name.strip_prefix("public.").unwrap_or(&name);
@@ -70,7 +89,9 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
     };
     let schema = columns(words)?;
     let arrays = (0..schema.fields().len()).map(|column| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row[column].as_str())))
+        Arc::new(StringArray::from_iter_values(
+            rows.iter().map(|row| row[column].as_str()),
+        ))
     });
     Ok(RecordBatch::try_new(schema.clone(), arrays.collect())?)
 }

@@ -7,9 +7,7 @@ use crate::database::Database;
 use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
-use cenote_engine::port::{
-    BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest, StopToken,
-};
+use cenote_engine::port::{BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
 use cenote_statestore::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -87,8 +85,12 @@ impl Sources {
 
     pub(crate) fn failures(&self) -> Vec<String> {
         let progress = self.progress();
-        let failed = progress.iter().filter_map(|source| source.failure().map(|error| (source, error)));
-        failed.map(|(source, error)| format!("source {} has stopped: {}", source.name, error.message())).collect()
+        let failed = progress
+            .iter()
+            .filter_map(|source| source.failure().map(|error| (source, error)));
+        failed
+            .map(|(source, error)| format!("source {} has stopped: {}", source.name, error.message()))
+            .collect()
     }
 
     /// Waits for the end of every bounded source that runs.
@@ -151,7 +153,10 @@ impl Database {
             Error::new(
                 ErrorKind::Invalid,
                 "CONN-0001",
-                format!("cannot create \"{}\": there is no connector '{name}'", table.definition.name),
+                format!(
+                    "cannot create \"{}\": there is no connector '{name}'",
+                    table.definition.name
+                ),
             )
             .sqlstate("22023")
             .fact("known", known.join(", "))
@@ -182,7 +187,11 @@ impl Database {
     /// Starts a source without a table once a view reads it.
     pub(crate) async fn start_passing_source(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let id = table.definition.id;
-        let is_read = self.catalog().materialized_views().iter().any(|view| view.reads.contains(&id));
+        let is_read = self
+            .catalog()
+            .materialized_views()
+            .iter()
+            .any(|view| view.reads.contains(&id));
         if !is_read || self.sources().is_started(id) {
             return Ok(());
         }
@@ -195,7 +204,12 @@ impl Database {
                 on_conflict: OnConflict::Replace,
                 truncate: true,
             };
-            self.engine().commit(Commit { writes: vec![write], ..Commit::default() }).await?;
+            self.engine()
+                .commit(Commit {
+                    writes: vec![write],
+                    ..Commit::default()
+                })
+                .await?;
         }
         self.start_source(table, None, Offsets::new())
     }
@@ -218,19 +232,33 @@ impl Database {
             finished: watch::Sender::new(false),
         });
         let id = table.definition.id;
-        let mut output =
-            Output { table: table.clone(), feed: self.engine().source_feed(id), progress: progress.clone() };
+        let mut output = Output {
+            table: table.clone(),
+            feed: self.engine().source_feed(id),
+            progress: progress.clone(),
+        };
         let stop = StopToken::default();
         let (running_stop, running_progress) = (stop.clone(), progress.clone());
-        let thread = std::thread::Builder::new().name(format!("cenote-source-{id}")).spawn(move || {
-            let result = source.run(&mut output, &running_stop).and_then(|()| output.feed.drain());
-            if let Err(error) = result.filter_stop(&running_stop) {
-                tracing::error!("source {}: {}", running_progress.name, error.render());
-                let _ = running_progress.failure.set(error);
-            }
-            running_progress.finished.send_replace(true);
-        })?;
-        self.sources().0.lock().insert(id, Running { progress, stop, thread: Some(thread) });
+        let thread = std::thread::Builder::new()
+            .name(format!("cenote-source-{id}"))
+            .spawn(move || {
+                let result = source
+                    .run(&mut output, &running_stop)
+                    .and_then(|()| output.feed.drain());
+                if let Err(error) = result.filter_stop(&running_stop) {
+                    tracing::error!("source {}: {}", running_progress.name, error.render());
+                    let _ = running_progress.failure.set(error);
+                }
+                running_progress.finished.send_replace(true);
+            })?;
+        self.sources().0.lock().insert(
+            id,
+            Running {
+                progress,
+                stop,
+                thread: Some(thread),
+            },
+        );
         Ok(())
     }
 
@@ -269,7 +297,15 @@ fn offset_of(batch: &RecordBatch, row: usize) -> (String, PartitionOffset) {
     let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_string();
     let number = |column: usize| batch.column(column).as_primitive::<Int64Type>().value(row) as u64;
     let done = batch.column(3).as_boolean().value(row);
-    (text(0), PartitionOffset { position: number(1), records: number(2), done, identity: text(4) })
+    (
+        text(0),
+        PartitionOffset {
+            position: number(1),
+            records: number(2),
+            done,
+            identity: text(4),
+        },
+    )
 }
 
 /// The committer's side of a source.
@@ -286,15 +322,25 @@ impl SourceOutput for Output {
         let mut commit = Commit::default();
         if rows > 0 {
             match &self.table.versioned {
-                Some(_) => commit.writes.push(write(definition.id, batch.rows, OnConflict::Replace)),
+                Some(_) => commit
+                    .writes
+                    .push(write(definition.id, batch.rows, OnConflict::Replace)),
                 None => commit.passing.push((definition.id, batch.rows)),
             }
         }
         if bad > 0 {
-            commit.writes.push(write(ERRORS, error_rows(&definition.name, &batch.bad)?, OnConflict::Refuse));
+            commit.writes.push(write(
+                ERRORS,
+                error_rows(&definition.name, &batch.bad)?,
+                OnConflict::Refuse,
+            ));
         }
         if let Some(id) = definition.offsets.filter(|_| !batch.offsets.is_empty()) {
-            commit.writes.push(write(id, offset_rows(&definition.name, &batch.offsets)?, OnConflict::Replace));
+            commit.writes.push(write(
+                id,
+                offset_rows(&definition.name, &batch.offsets)?,
+                OnConflict::Replace,
+            ));
         }
         self.feed.send(commit)?;
         self.progress.rows.fetch_add(rows, Ordering::Relaxed);
@@ -309,7 +355,13 @@ impl SourceOutput for Output {
 }
 
 fn write(table: CollectionId, rows: RecordBatch, on_conflict: OnConflict) -> TableWrite {
-    TableWrite { table, deletes: Vec::new(), inserts: vec![rows], on_conflict, truncate: false }
+    TableWrite {
+        table,
+        deletes: Vec::new(),
+        inserts: vec![rows],
+        on_conflict,
+        truncate: false,
+    }
 }
 
 fn error_rows(source: &str, bad: &[BadRow]) -> Result<RecordBatch> {
@@ -331,16 +383,24 @@ fn error_rows(source: &str, bad: &[BadRow]) -> Result<RecordBatch> {
 }
 
 fn offset_rows(source: &str, offsets: &Offsets) -> Result<RecordBatch> {
-    let numbers =
-        |of: fn(&PartitionOffset) -> u64| Arc::new(Int64Array::from_iter_values(offsets.values().map(|o| of(o) as i64)));
+    let numbers = |of: fn(&PartitionOffset) -> u64| {
+        Arc::new(Int64Array::from_iter_values(offsets.values().map(|o| of(o) as i64)))
+    };
     Ok(RecordBatch::try_new(
         offsets_schema(source).columns,
         vec![
             Arc::new(StringArray::from_iter_values(offsets.keys())),
             numbers(|offset| offset.position),
             numbers(|offset| offset.records),
-            Arc::new(offsets.values().map(|offset| Some(offset.done)).collect::<BooleanArray>()),
-            Arc::new(StringArray::from_iter_values(offsets.values().map(|offset| &offset.identity))),
+            Arc::new(
+                offsets
+                    .values()
+                    .map(|offset| Some(offset.done))
+                    .collect::<BooleanArray>(),
+            ),
+            Arc::new(StringArray::from_iter_values(
+                offsets.values().map(|offset| &offset.identity),
+            )),
         ],
     )?)
 }

@@ -8,8 +8,18 @@ use cenote_statestore::Result;
 use std::sync::Arc;
 
 /// All system tables.
-pub(crate) const TABLES: [&str; 10] =
-    ["errors", "epochs", "functions", "materialized_views", "operators", "settings", "sources", "state_tables", "tables", "views"];
+pub(crate) const TABLES: [&str; 10] = [
+    "errors",
+    "epochs",
+    "functions",
+    "materialized_views",
+    "operators",
+    "settings",
+    "sources",
+    "state_tables",
+    "tables",
+    "views",
+];
 
 /// A table being put together, by columns.
 #[derive(Default)]
@@ -32,7 +42,10 @@ impl Columns {
     }
 
     fn finish(self) -> Result<Option<RecordBatch>> {
-        Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(self.fields)), self.arrays)?))
+        Ok(Some(RecordBatch::try_new(
+            Arc::new(Schema::new(self.fields)),
+            self.arrays,
+        )?))
     }
 }
 
@@ -52,7 +65,11 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
 }
 
 fn views(view: &ReadView) -> Result<Option<RecordBatch>> {
-    let objects: Vec<&Object> = view.catalog.objects().filter(|object| !matches!(object, Object::Table(_))).collect();
+    let objects: Vec<&Object> = view
+        .catalog
+        .objects()
+        .filter(|object| !matches!(object, Object::Table(_)))
+        .collect();
     let status = |object: &&Object| match object {
         Object::MaterializedView(view) if view.status.failure().is_some() => "failed",
         Object::MaterializedView(view) if !view.status.is_live() => "creating",
@@ -63,19 +80,41 @@ fn views(view: &ReadView) -> Result<Option<RecordBatch>> {
         _ => None,
     };
     Columns::default()
-        .text("name", objects.iter().map(|object| Some(object.name().to_string())).collect())
-        .text("kind", objects.iter().map(|object| Some(object.kind().to_string())).collect())
-        .text("status", objects.iter().map(|object| Some(status(object).to_string())).collect())
+        .text(
+            "name",
+            objects.iter().map(|object| Some(object.name().to_string())).collect(),
+        )
+        .text(
+            "kind",
+            objects.iter().map(|object| Some(object.kind().to_string())).collect(),
+        )
+        .text(
+            "status",
+            objects.iter().map(|object| Some(status(object).to_string())).collect(),
+        )
         .text("error", objects.iter().map(failure).collect())
-        .text("definition", objects.iter().map(|object| Some(object.sql().to_string())).collect())
+        .text(
+            "definition",
+            objects.iter().map(|object| Some(object.sql().to_string())).collect(),
+        )
         .finish()
 }
 
 fn tables(view: &ReadView) -> Result<Option<RecordBatch>> {
-    let objects: Vec<&Object> = view.catalog.objects().filter(|object| object.kind() == "table").collect();
+    let objects: Vec<&Object> = view
+        .catalog
+        .objects()
+        .filter(|object| object.kind() == "table")
+        .collect();
     Columns::default()
-        .text("name", objects.iter().map(|object| Some(object.name().to_string())).collect())
-        .text("definition", objects.iter().map(|object| Some(object.sql().to_string())).collect())
+        .text(
+            "name",
+            objects.iter().map(|object| Some(object.name().to_string())).collect(),
+        )
+        .text(
+            "definition",
+            objects.iter().map(|object| Some(object.sql().to_string())).collect(),
+        )
         .finish()
 }
 
@@ -87,12 +126,27 @@ fn sources(view: &ReadView) -> Result<Option<RecordBatch>> {
         (None, false) => "running",
     };
     Columns::default()
-        .text("name", progress.iter().map(|source| Some(source.name.clone())).collect())
-        .text("status", progress.iter().map(|source| Some(status(source).to_string())).collect())
+        .text(
+            "name",
+            progress.iter().map(|source| Some(source.name.clone())).collect(),
+        )
+        .text(
+            "status",
+            progress.iter().map(|source| Some(status(source).to_string())).collect(),
+        )
         .number("rows", progress.iter().map(|source| source.rows() as i64).collect())
-        .number("bad_rows", progress.iter().map(|source| source.bad_rows() as i64).collect())
+        .number(
+            "bad_rows",
+            progress.iter().map(|source| source.bad_rows() as i64).collect(),
+        )
         .number("bytes", progress.iter().map(|source| source.bytes() as i64).collect())
-        .text("error", progress.iter().map(|s| s.failure().map(|error| error.message().to_string())).collect())
+        .text(
+            "error",
+            progress
+                .iter()
+                .map(|s| s.failure().map(|error| error.message().to_string()))
+                .collect(),
+        )
         .finish()
 }
 
@@ -105,16 +159,41 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
         .map(|readable| (readable, states.iter().find(|state| state.schema.name == readable.name)))
         .collect();
     let key = |readable: &crate::database::Readable| {
-        let names: Vec<&str> = readable.key.iter().map(|key| readable.columns.field(*key).name().as_str()).collect();
+        let names: Vec<&str> = readable
+            .key
+            .iter()
+            .map(|key| readable.columns.field(*key).name().as_str())
+            .collect();
         names.join(", ")
     };
     Columns::default()
-        .text("view", found.iter().map(|(_, state)| state.map(|state| state.view.definition.name.clone())).collect())
-        .text("operator", found.iter().map(|(_, state)| Some(state.map_or("source", |s| s.operator).to_string())).collect())
-        .text("table", found.iter().map(|(readable, _)| Some(readable.name.clone())).collect())
-        .text("key_columns", found.iter().map(|(readable, _)| Some(key(readable))).collect())
+        .text(
+            "view",
+            found
+                .iter()
+                .map(|(_, state)| state.map(|state| state.view.definition.name.clone()))
+                .collect(),
+        )
+        .text(
+            "operator",
+            found
+                .iter()
+                .map(|(_, state)| Some(state.map_or("source", |s| s.operator).to_string()))
+                .collect(),
+        )
+        .text(
+            "table",
+            found.iter().map(|(readable, _)| Some(readable.name.clone())).collect(),
+        )
+        .text(
+            "key_columns",
+            found.iter().map(|(readable, _)| Some(key(readable))).collect(),
+        )
         .number("rows", found.iter().map(|(readable, _)| readable.rows as i64).collect())
-        .number("bytes", found.iter().map(|(readable, _)| readable.bytes as i64).collect())
+        .number(
+            "bytes",
+            found.iter().map(|(readable, _)| readable.bytes as i64).collect(),
+        )
         .finish()
 }
 
@@ -122,37 +201,72 @@ fn operators(view: &ReadView) -> Result<Option<RecordBatch>> {
     let views = view.catalog.materialized_views();
     let nodes: Vec<_> = views
         .iter()
-        .flat_map(|view| view.plan.nodes.iter().enumerate().map(move |(id, node)| (view, id, node)))
+        .flat_map(|view| {
+            view.plan
+                .nodes
+                .iter()
+                .enumerate()
+                .map(move |(id, node)| (view, id, node))
+        })
         .collect();
     let inputs = |node: &cenote_engine::plan::Node| {
-        node.inputs().iter().map(|input| format!("#{input}")).collect::<Vec<_>>().join(" ")
+        node.inputs()
+            .iter()
+            .map(|input| format!("#{input}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let states = |node: &cenote_engine::plan::Node| {
-        node.state_tables().into_iter().map(|table| table.name).collect::<Vec<_>>().join(", ")
+        node.state_tables()
+            .into_iter()
+            .map(|table| table.name)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     Columns::default()
-        .text("view", nodes.iter().map(|(view, _, _)| Some(view.definition.name.clone())).collect())
+        .text(
+            "view",
+            nodes
+                .iter()
+                .map(|(view, _, _)| Some(view.definition.name.clone()))
+                .collect(),
+        )
         .number("operator", nodes.iter().map(|(_, id, _)| *id as i64).collect())
-        .text("kind", nodes.iter().map(|(_, _, node)| Some(node.kind().to_string())).collect())
+        .text(
+            "kind",
+            nodes.iter().map(|(_, _, node)| Some(node.kind().to_string())).collect(),
+        )
         .text("inputs", nodes.iter().map(|(_, _, node)| Some(inputs(node))).collect())
-        .text("state_tables", nodes.iter().map(|(_, _, node)| Some(states(node))).collect())
+        .text(
+            "state_tables",
+            nodes.iter().map(|(_, _, node)| Some(states(node))).collect(),
+        )
         .finish()
 }
 
 fn epochs(view: &ReadView) -> Result<Option<RecordBatch>> {
     let retention = view.database.engine().retention();
-    let epochs = [("visible", view.database.epoch()), ("read", view.pin.epoch()), ("retained_from", retention.kept_from())];
+    let epochs = [
+        ("visible", view.database.epoch()),
+        ("read", view.pin.epoch()),
+        ("retained_from", retention.kept_from()),
+    ];
     let names = epochs.iter().map(|(name, _)| Some(name.to_string())).collect();
     let mut columns = Columns::default().text("name", names);
     columns.fields.push(Field::new("epoch", DataType::UInt64, false));
-    columns.arrays.push(Arc::new(UInt64Array::from_iter_values(epochs.iter().map(|(_, epoch)| epoch.0))));
+    columns.arrays.push(Arc::new(UInt64Array::from_iter_values(
+        epochs.iter().map(|(_, epoch)| epoch.0),
+    )));
     columns.finish()
 }
 
 fn settings(view: &ReadView) -> Result<Option<RecordBatch>> {
     Columns::default()
         .text("name", view.settings.keys().map(|name| Some(name.clone())).collect())
-        .text("setting", view.settings.values().map(|value| Some(value.clone())).collect())
+        .text(
+            "setting",
+            view.settings.values().map(|value| Some(value.clone())).collect(),
+        )
         .finish()
 }
 
@@ -160,7 +274,12 @@ fn functions(view: &ReadView) -> Result<Option<RecordBatch>> {
     let planner = view.database.planner();
     let mut names: Vec<(String, &str)> = Vec::new();
     names.extend(planner.scalar_functions().keys().map(|name| (name.clone(), "scalar")));
-    names.extend(planner.aggregate_functions().keys().map(|name| (name.clone(), "aggregate")));
+    names.extend(
+        planner
+            .aggregate_functions()
+            .keys()
+            .map(|name| (name.clone(), "aggregate")),
+    );
     names.extend(planner.window_functions().keys().map(|name| (name.clone(), "window")));
     names.sort();
     Columns::default()

@@ -46,7 +46,13 @@ pub struct Overlay {
 
 impl Transaction {
     pub(crate) fn new(pin: Pin, implicit: bool) -> Transaction {
-        Transaction { pin, failed: false, implicit, writes: BTreeMap::new(), next_row_id: -1 }
+        Transaction {
+            pin,
+            failed: false,
+            implicit,
+            writes: BTreeMap::new(),
+            next_row_id: -1,
+        }
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -54,7 +60,10 @@ impl Transaction {
     }
 
     fn pending(&mut self, table: &Arc<Table>) -> Result<&mut Pending> {
-        let versioned = table.versioned.clone().ok_or_else(|| Error::bug("a write to a table that keeps no rows"))?;
+        let versioned = table
+            .versioned
+            .clone()
+            .ok_or_else(|| Error::bug("a write to a table that keeps no rows"))?;
         Ok(self.writes.entry(table.definition.id).or_insert_with(|| {
             let stored = versioned.schema().columns.clone();
             Pending {
@@ -114,7 +123,11 @@ impl Transaction {
             return Ok(None);
         };
         let gone = pending.identities(&pending.deletes)?.into_iter().collect();
-        let overlay = Overlay { gone, inserts: pending.inserts.clone(), truncated: pending.truncated };
+        let overlay = Overlay {
+            gone,
+            inserts: pending.inserts.clone(),
+            truncated: pending.truncated,
+        };
         Ok(Some(Arc::new(overlay)))
     }
 
@@ -122,7 +135,11 @@ impl Transaction {
     pub(crate) fn into_commit(self) -> Result<Commit> {
         let read_at = self.pin.epoch();
         let writes = self.writes.into_iter().map(|(id, pending)| pending.into_write(id));
-        Ok(Commit { writes: writes.collect::<Result<_>>()?, read_at, ..Commit::default() })
+        Ok(Commit {
+            writes: writes.collect::<Result<_>>()?,
+            read_at,
+            ..Commit::default()
+        })
     }
 }
 
@@ -136,8 +153,11 @@ impl Pending {
         let keys = self.identities(&old)?;
         let own: HashSet<Box<[u8]>> = self.identities(&self.inserts)?.into_iter().collect();
         let gone: HashSet<&Box<[u8]>> = keys.iter().collect();
-        let kept: BooleanArray =
-            self.identities(&self.inserts)?.iter().map(|key| Some(!gone.contains(key))).collect();
+        let kept: BooleanArray = self
+            .identities(&self.inserts)?
+            .iter()
+            .map(|key| Some(!gone.contains(key)))
+            .collect();
         self.inserts = filter_record_batch(&self.inserts, &kept)?;
         let stored: BooleanArray = keys.iter().map(|key| Some(!own.contains(key))).collect();
         let stored = filter_record_batch(&old, &stored)?;
@@ -174,7 +194,11 @@ impl Pending {
 
     fn duplicate(&self, rows: &RecordBatch, row: usize) -> Error {
         let schema = self.versioned.schema();
-        let names: Vec<&str> = schema.key.iter().map(|key| schema.columns.field(*key).name().as_str()).collect();
+        let names: Vec<&str> = schema
+            .key
+            .iter()
+            .map(|key| schema.columns.field(*key).name().as_str())
+            .collect();
         let values: Vec<String> = schema
             .key
             .iter()
@@ -183,7 +207,10 @@ impl Pending {
         Error::new(
             ErrorKind::Conflict,
             "TABLE-0101",
-            format!("duplicate key value violates unique constraint \"{}_pkey\"", schema.name),
+            format!(
+                "duplicate key value violates unique constraint \"{}_pkey\"",
+                schema.name
+            ),
         )
         .sqlstate("23505")
         .fact("key", format!("({})=({})", names.join(", "), values.join(", ")))
@@ -203,8 +230,18 @@ impl Pending {
             inserts.push(self.inserts);
         }
         inserts.retain(|batch| batch.num_rows() > 0);
-        let deletes = if self.deletes.num_rows() > 0 { vec![self.deletes] } else { Vec::new() };
-        Ok(TableWrite { table, deletes, inserts, on_conflict: self.on_conflict, truncate: self.truncated })
+        let deletes = if self.deletes.num_rows() > 0 {
+            vec![self.deletes]
+        } else {
+            Vec::new()
+        };
+        Ok(TableWrite {
+            table,
+            deletes,
+            inserts,
+            on_conflict: self.on_conflict,
+            truncate: self.truncated,
+        })
     }
 }
 
@@ -236,7 +273,10 @@ impl Overlay {
 /// Identities of rows as comparable bytes.
 fn identities(rows: &RecordBatch, identity: &[usize]) -> Result<Vec<Box<[u8]>>> {
     let columns: Vec<ArrayRef> = identity.iter().map(|column| rows.column(*column).clone()).collect();
-    let fields = columns.iter().map(|column| SortField::new(column.data_type().clone())).collect();
+    let fields = columns
+        .iter()
+        .map(|column| SortField::new(column.data_type().clone()))
+        .collect();
     let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
     Ok(rows.iter().map(|row| row.data().into()).collect())
 }

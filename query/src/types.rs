@@ -77,7 +77,11 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
         SqlType::DoublePrecision | SqlType::Float8 | SqlType::Double(_) => DataType::Float64,
         SqlType::Float(ExactNumberInfo::None) => DataType::Float64,
         SqlType::Float(ExactNumberInfo::Precision(bits)) => {
-            if *bits <= 24 { DataType::Float32 } else { DataType::Float64 }
+            if *bits <= 24 {
+                DataType::Float32
+            } else {
+                DataType::Float64
+            }
         }
         SqlType::Numeric(info) | SqlType::Decimal(info) | SqlType::Dec(info) => decimal_type(info)?,
         SqlType::Text
@@ -104,7 +108,11 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
 }
 
 fn unsupported_type(sql_type: &SqlType) -> Error {
-    Error::new(ErrorKind::Unsupported, "SQL-0105", format!("cannot use type {sql_type}: columns of it are not supported yet"))
+    Error::new(
+        ErrorKind::Unsupported,
+        "SQL-0105",
+        format!("cannot use type {sql_type}: columns of it are not supported yet"),
+    )
 }
 
 fn decimal_type(info: &ExactNumberInfo) -> Result<DataType> {
@@ -137,7 +145,9 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Float64 => "double precision".into(),
         DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => "text".into(),
-        DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => "bytea".into(),
+        DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            "bytea".into()
+        }
         DataType::Date32 | DataType::Date64 => "date".into(),
         DataType::Time32(_) | DataType::Time64(_) => "time without time zone".into(),
         DataType::Timestamp(_, None) => "timestamp without time zone".into(),

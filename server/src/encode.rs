@@ -17,9 +17,9 @@ mod table;
 pub use changes::ChangeLines;
 pub use json::{RowObject, json_writers, write_json_text};
 
-use cenote_query::pgtext::{Formatter, TextStyle};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use cenote_query::pgtext::{Formatter, TextStyle};
 use cenote_statestore::Result;
 
 /// Rows that are encoded before the buffer is handed on: bounds memory when a batch is large.

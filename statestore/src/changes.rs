@@ -68,12 +68,18 @@ impl Changes {
 
     /// Every row once.
     pub fn insertions(rows: RecordBatch) -> Changes {
-        Changes { rows, weights: Weights::All(1) }
+        Changes {
+            rows,
+            weights: Weights::All(1),
+        }
     }
 
     /// Every row taken away once.
     pub fn deletions(rows: RecordBatch) -> Changes {
-        Changes { rows, weights: Weights::All(-1) }
+        Changes {
+            rows,
+            weights: Weights::All(-1),
+        }
     }
 
     /// No rows.
@@ -122,12 +128,18 @@ impl Changes {
             Weights::All(weight) => Weights::All(*weight),
             Weights::Each(weights) => Weights::Each(weights[offset..offset + len].to_vec()),
         };
-        Changes { rows: self.rows.slice(offset, len), weights }
+        Changes {
+            rows: self.rows.slice(offset, len),
+            weights,
+        }
     }
 
     /// The rows at `indices`, in that order.
     pub fn take(&self, indices: &[u32]) -> Result<Changes> {
-        Ok(Changes { rows: take_rows(&self.rows, indices.to_vec())?, weights: self.weights.take(indices) })
+        Ok(Changes {
+            rows: take_rows(&self.rows, indices.to_vec())?,
+            weights: self.weights.take(indices),
+        })
     }
 
     /// The rows where `mask` is true (NULL counts as false).
@@ -139,9 +151,14 @@ impl Changes {
         let rows = filter_record_batch(&self.rows, &mask)?;
         let weights = match &self.weights {
             Weights::All(weight) => Weights::All(*weight),
-            Weights::Each(weights) => {
-                Weights::Each(weights.iter().enumerate().filter(|(row, _)| mask.value(*row)).map(|(_, w)| *w).collect())
-            }
+            Weights::Each(weights) => Weights::Each(
+                weights
+                    .iter()
+                    .enumerate()
+                    .filter(|(row, _)| mask.value(*row))
+                    .map(|(_, w)| *w)
+                    .collect(),
+            ),
         };
         Ok(Changes { rows, weights })
     }
@@ -153,7 +170,10 @@ impl Changes {
             [one] => Ok(one.clone()),
             _ => {
                 let rows = concat_batches(schema, parts.iter().map(|part| &part.rows))?;
-                Ok(Changes { rows, weights: concat_weights(parts) })
+                Ok(Changes {
+                    rows,
+                    weights: concat_weights(parts),
+                })
             }
         }
     }
@@ -168,7 +188,11 @@ impl Changes {
             Weights::All(_) => true,
             Weights::Each(weights) => weights.iter().all(|w| *w > 0) || weights.iter().all(|w| *w < 0),
         };
-        if one_sign || self.len() < 2 { Ok(self.without_zeros()?) } else { self.consolidate_fully() }
+        if one_sign || self.len() < 2 {
+            Ok(self.without_zeros()?)
+        } else {
+            self.consolidate_fully()
+        }
     }
 
     /// As [`Changes::consolidate`], but equal rows become one whatever the signs.
@@ -181,7 +205,11 @@ impl Changes {
         for row in 0..self.len() {
             let entry = table.entry(
                 hashes[row],
-                |position| views.iter().all(|view| view.equal_rows(kept[*position as usize] as usize, row)),
+                |position| {
+                    views
+                        .iter()
+                        .all(|view| view.equal_rows(kept[*position as usize] as usize, row))
+                },
                 |position| hashes[kept[*position as usize] as usize],
             );
             match entry {
@@ -198,9 +226,17 @@ impl Changes {
         if kept.len() == self.len() && sums.iter().all(|sum| *sum != 0) {
             return Ok(self);
         }
-        let indices: Vec<u32> = kept.iter().zip(&sums).filter(|(_, sum)| **sum != 0).map(|(row, _)| *row).collect();
+        let indices: Vec<u32> = kept
+            .iter()
+            .zip(&sums)
+            .filter(|(_, sum)| **sum != 0)
+            .map(|(row, _)| *row)
+            .collect();
         sums.retain(|sum| *sum != 0);
-        Ok(Changes { rows: take_rows(&self.rows, indices)?, weights: Weights::Each(sums) })
+        Ok(Changes {
+            rows: take_rows(&self.rows, indices)?,
+            weights: Weights::Each(sums),
+        })
     }
 
     fn without_zeros(self) -> Result<Changes> {
@@ -208,7 +244,9 @@ impl Changes {
             Weights::All(0) => Ok(Changes::empty(self.schema())),
             Weights::All(_) => Ok(self),
             Weights::Each(weights) if weights.contains(&0) => {
-                let kept: Vec<u32> = (0..self.len() as u32).filter(|row| weights[*row as usize] != 0).collect();
+                let kept: Vec<u32> = (0..self.len() as u32)
+                    .filter(|row| weights[*row as usize] != 0)
+                    .collect();
                 self.take(&kept)
             }
             Weights::Each(_) => Ok(self),
@@ -276,8 +314,10 @@ mod tests {
     use std::sync::Arc;
 
     fn changes(rows: &[(Option<&str>, i64, i64)]) -> Changes {
-        let schema =
-            Arc::new(Schema::new(vec![Field::new("name", DataType::Utf8, true), Field::new("n", DataType::Int64, false)]));
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("name", DataType::Utf8, true),
+            Field::new("n", DataType::Int64, false),
+        ]));
         let names: ArrayRef = Arc::new(StringArray::from(rows.iter().map(|row| row.0).collect::<Vec<_>>()));
         let numbers: ArrayRef = Arc::new(Int64Array::from(rows.iter().map(|row| row.1).collect::<Vec<_>>()));
         let batch = RecordBatch::try_new(schema, vec![names, numbers]).unwrap();
@@ -286,7 +326,13 @@ mod tests {
 
     #[test]
     fn equal_rows_add_up_and_zero_sums_vanish() {
-        let given = changes(&[(Some("a"), 1, 1), (None, 1, 2), (Some("a"), 1, -1), (None, 1, -1), (Some("b"), 2, -3)]);
+        let given = changes(&[
+            (Some("a"), 1, 1),
+            (None, 1, 2),
+            (Some("a"), 1, -1),
+            (None, 1, -1),
+            (Some("b"), 2, -3),
+        ]);
         let wanted = changes(&[(None, 1, 1), (Some("b"), 2, -3)]);
         let got = given.consolidate().unwrap();
         assert_eq!(got.rows(), wanted.rows());
@@ -308,13 +354,20 @@ mod tests {
         assert_eq!(given.clone().consolidate().unwrap().weights(), &Weights::Each(vec![4]));
         let kept = given.filter(&BooleanArray::from(vec![true, false, true])).unwrap();
         assert_eq!((kept.len(), kept.weights()), (2, &Weights::Each(vec![2, 3])));
-        assert_eq!(Changes::concat(&given.schema(), &[given.clone(), given.clone()]).unwrap().len(), 6);
+        assert_eq!(
+            Changes::concat(&given.schema(), &[given.clone(), given.clone()])
+                .unwrap()
+                .len(),
+            6
+        );
     }
 
     #[test]
     fn filter_drops_rows_where_the_mask_is_null() {
         let given = changes(&[(Some("a"), 1, 1), (Some("b"), 2, 1), (Some("c"), 3, -1)]);
-        let kept = given.filter(&BooleanArray::from(vec![Some(true), None, Some(true)])).unwrap();
+        let kept = given
+            .filter(&BooleanArray::from(vec![Some(true), None, Some(true)]))
+            .unwrap();
         assert_eq!(kept.weights(), &Weights::Each(vec![1, -1]));
     }
 }

@@ -13,13 +13,11 @@
 //! # Not here
 //! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
 
-use arrow::array::{
-    Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, StringBuilder, make_array,
-};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, StringBuilder, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalUnit,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use std::sync::Arc;
 
@@ -73,7 +71,11 @@ struct Bitmap {
 impl Bitmap {
     #[inline(always)]
     fn get(&self, slot: u32) -> bool {
-        self.set > 0 && self.words.get(slot as usize / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        self.set > 0
+            && self
+                .words
+                .get(slot as usize / 64)
+                .is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
     #[inline]
@@ -188,13 +190,21 @@ impl<'a> ArrayView<'a> {
             }
             Decimal128(_, _) => ViewValues::Wide(array.as_primitive::<Decimal128Type>().values()),
             Interval(IntervalUnit::MonthDayNano) => ViewValues::OwnedWide(
-                array.as_primitive::<IntervalMonthDayNanoType>().values().iter().map(|v| interval_bits(*v)).collect(),
+                array
+                    .as_primitive::<IntervalMonthDayNanoType>()
+                    .values()
+                    .iter()
+                    .map(|v| interval_bits(*v))
+                    .collect(),
             ),
             Utf8 => ViewValues::Text(array.as_string::<i32>()),
             Binary => ViewValues::Binary(array.as_binary::<i32>()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
-        ArrayView { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) }
+        ArrayView {
+            values,
+            nulls: array.nulls().filter(|nulls| nulls.null_count() > 0),
+        }
     }
 
     #[inline(always)]
@@ -253,7 +263,11 @@ impl Column {
             Utf8 | Binary => Values::Bytes(ByteValues::default()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
-        Column { data_type: data_type.clone(), values, nulls: Bitmap::default() }
+        Column {
+            data_type: data_type.clone(),
+            values,
+            nulls: Bitmap::default(),
+        }
     }
 
     /// The Arrow type of the column.
@@ -293,15 +307,26 @@ impl Column {
     pub fn write(&mut self, slots: &[u32], array: &ArrayRef, rows: &[u32]) {
         assert_eq!(slots.len(), rows.len());
         let view = ArrayView::new(array);
-        let pairs = || slots.iter().zip(rows).map(|(slot, row)| (*slot as usize, *row as usize));
+        let pairs = || {
+            slots
+                .iter()
+                .zip(rows)
+                .map(|(slot, row)| (*slot as usize, *row as usize))
+        };
         match (&mut self.values, &view.values) {
             (Values::Byte(values), ViewValues::Bool(given)) => {
                 pairs().for_each(|(slot, row)| values[slot] = given.value(row) as u8);
             }
-            (Values::Short(values), ViewValues::Short(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Short(values), ViewValues::Short(given)) => {
+                pairs().for_each(|(slot, row)| values[slot] = given[row])
+            }
             (Values::Int(values), ViewValues::Int(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
-            (Values::Long(values), ViewValues::Long(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
-            (Values::Wide(values), ViewValues::Wide(given)) => pairs().for_each(|(slot, row)| values[slot] = given[row]),
+            (Values::Long(values), ViewValues::Long(given)) => {
+                pairs().for_each(|(slot, row)| values[slot] = given[row])
+            }
+            (Values::Wide(values), ViewValues::Wide(given)) => {
+                pairs().for_each(|(slot, row)| values[slot] = given[row])
+            }
             (Values::Wide(values), ViewValues::OwnedWide(given)) => {
                 pairs().for_each(|(slot, row)| values[slot] = given[row]);
             }
@@ -311,7 +336,11 @@ impl Column {
                     values.set(slot as u32, value);
                 }
             }
-            _ => panic!("a column of type {} was written with {}", self.data_type, array.data_type()),
+            _ => panic!(
+                "a column of type {} was written with {}",
+                self.data_type,
+                array.data_type()
+            ),
         }
         if view.nulls.is_some() || self.nulls.set > 0 {
             pairs().for_each(|(slot, row)| self.nulls.assign(slot as u32, view.is_null(row)));
@@ -371,7 +400,11 @@ impl Column {
             Values::Bytes(values) => return self.gather_bytes(values, slots, nulls.as_ref()),
             Values::Wide(values) if matches!(self.data_type, DataType::Interval(_)) => {
                 let array: arrow::array::PrimitiveArray<IntervalMonthDayNanoType> = arrow::array::PrimitiveArray::new(
-                    slots.iter().map(|slot| interval_value(values[*slot as usize])).collect::<Vec<_>>().into(),
+                    slots
+                        .iter()
+                        .map(|slot| interval_value(values[*slot as usize]))
+                        .collect::<Vec<_>>()
+                        .into(),
                     nulls,
                 );
                 return Arc::new(array);
@@ -381,7 +414,10 @@ impl Column {
             Values::Long(values) => gathered(values, slots),
             Values::Wide(values) => gathered(values, slots),
         };
-        let data = ArrayData::builder(self.data_type.clone()).len(slots.len()).add_buffer(buffer).nulls(nulls);
+        let data = ArrayData::builder(self.data_type.clone())
+            .len(slots.len())
+            .add_buffer(buffer)
+            .nulls(nulls);
         make_array(data.build().expect("buffer length and type agree"))
     }
 

@@ -142,7 +142,12 @@ impl Error {
         if self.0.facts.is_empty() {
             return None;
         }
-        let lines: Vec<String> = self.0.facts.iter().map(|(label, value)| format!("{label}: {value}")).collect();
+        let lines: Vec<String> = self
+            .0
+            .facts
+            .iter()
+            .map(|(label, value)| format!("{label}: {value}"))
+            .collect();
         Some(lines.join("\n"))
     }
 
@@ -159,7 +164,11 @@ impl Error {
     /// The whole block for a terminal: code and message, facts aligned at their colons, the attempt last.
     pub fn render(&self) -> String {
         let parts = &self.0;
-        let mut lines: Vec<(&str, &str)> = parts.facts.iter().map(|(label, value)| (*label, value.as_str())).collect();
+        let mut lines: Vec<(&str, &str)> = parts
+            .facts
+            .iter()
+            .map(|(label, value)| (*label, value.as_str()))
+            .collect();
         if let Some(attempt) = &parts.attempt {
             lines.push(("try", attempt));
         }
@@ -186,7 +195,10 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source.as_ref() as &(dyn std::error::Error + 'static))
+        self.0
+            .source
+            .as_ref()
+            .map(|source| source.as_ref() as &(dyn std::error::Error + 'static))
     }
 }
 
@@ -195,12 +207,18 @@ impl From<arrow::error::ArrowError> for Error {
         use arrow::error::ArrowError;
         let text = error.to_string();
         match &error {
-            ArrowError::DivideByZero => {
-                Error::new(ErrorKind::Invalid, "EVAL-0002", "cannot evaluate expression: division by zero").sqlstate("22012")
-            }
-            ArrowError::ArithmeticOverflow(_) => {
-                Error::new(ErrorKind::Invalid, "EVAL-0001", format!("cannot evaluate expression: {text}")).sqlstate("22003")
-            }
+            ArrowError::DivideByZero => Error::new(
+                ErrorKind::Invalid,
+                "EVAL-0002",
+                "cannot evaluate expression: division by zero",
+            )
+            .sqlstate("22012"),
+            ArrowError::ArithmeticOverflow(_) => Error::new(
+                ErrorKind::Invalid,
+                "EVAL-0001",
+                format!("cannot evaluate expression: {text}"),
+            )
+            .sqlstate("22003"),
             ArrowError::CastError(_) | ArrowError::ParseError(_) => {
                 Error::new(ErrorKind::Invalid, "EVAL-0003", format!("cannot convert value: {text}")).sqlstate("22P02")
             }
@@ -212,8 +230,12 @@ impl From<arrow::error::ArrowError> for Error {
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Error {
-        Error::new(ErrorKind::Unavailable, "IO-0001", format!("cannot read or write a file: {error}"))
-            .sqlstate("58030")
-            .source(error)
+        Error::new(
+            ErrorKind::Unavailable,
+            "IO-0001",
+            format!("cannot read or write a file: {error}"),
+        )
+        .sqlstate("58030")
+        .source(error)
     }
 }

@@ -6,7 +6,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Int8Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -22,7 +22,10 @@ fn fold(a: u64, b: u64) -> u64 {
 
 #[inline(always)]
 fn mix(hash: u64, value: u64) -> u64 {
-    fold(hash ^ value.wrapping_mul(0xd6e8_feb8_6659_fd93), 0xa076_1d64_78bd_642f ^ hash.rotate_left(29))
+    fold(
+        hash ^ value.wrapping_mul(0xd6e8_feb8_6659_fd93),
+        0xa076_1d64_78bd_642f ^ hash.rotate_left(29),
+    )
 }
 
 #[inline(always)]
@@ -38,7 +41,10 @@ pub(crate) fn float_bits(value: f64) -> u64 {
 
 fn each<T>(hashes: &mut [u64], array: &dyn Array, values: &[T], bits: impl Fn(&T) -> u64) {
     match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => hashes.iter_mut().zip(values).for_each(|(hash, value)| *hash = mix(*hash, bits(value))),
+        None => hashes
+            .iter_mut()
+            .zip(values)
+            .for_each(|(hash, value)| *hash = mix(*hash, bits(value))),
         Some(nulls) => {
             for (row, (hash, value)) in hashes.iter_mut().zip(values).enumerate() {
                 *hash = mix(*hash, if nulls.is_null(row) { NULL } else { bits(value) });
@@ -77,32 +83,71 @@ fn hash_column(hashes: &mut [u64], column: &ArrayRef) {
         DataType::Boolean => {
             let values = array.as_boolean();
             for (row, hash) in hashes.iter_mut().enumerate() {
-                *hash = mix(*hash, if values.is_null(row) { NULL } else { values.value(row) as u64 });
+                *hash = mix(
+                    *hash,
+                    if values.is_null(row) {
+                        NULL
+                    } else {
+                        values.value(row) as u64
+                    },
+                );
             }
         }
-        DataType::Int8 => each(hashes, array, array.as_primitive::<Int8Type>().values(), |v| *v as i64 as u64),
-        DataType::Int16 => each(hashes, array, array.as_primitive::<Int16Type>().values(), |v| *v as i64 as u64),
-        DataType::Int32 => each(hashes, array, array.as_primitive::<Int32Type>().values(), |v| *v as i64 as u64),
+        DataType::Int8 => each(hashes, array, array.as_primitive::<Int8Type>().values(), |v| {
+            *v as i64 as u64
+        }),
+        DataType::Int16 => each(hashes, array, array.as_primitive::<Int16Type>().values(), |v| {
+            *v as i64 as u64
+        }),
+        DataType::Int32 => each(hashes, array, array.as_primitive::<Int32Type>().values(), |v| {
+            *v as i64 as u64
+        }),
         DataType::Int64 => each(hashes, array, array.as_primitive::<Int64Type>().values(), |v| *v as u64),
         DataType::UInt64 => each(hashes, array, array.as_primitive::<UInt64Type>().values(), |v| *v),
         DataType::Float32 => {
-            each(hashes, array, array.as_primitive::<Float32Type>().values(), |v| float_bits(*v as f64));
+            each(hashes, array, array.as_primitive::<Float32Type>().values(), |v| {
+                float_bits(*v as f64)
+            });
         }
-        DataType::Float64 => each(hashes, array, array.as_primitive::<Float64Type>().values(), |v| float_bits(*v)),
+        DataType::Float64 => each(hashes, array, array.as_primitive::<Float64Type>().values(), |v| {
+            float_bits(*v)
+        }),
         DataType::Decimal128(_, _) => {
-            each(hashes, array, array.as_primitive::<Decimal128Type>().values(), |v| fold(*v as u64 ^ SEED, (*v >> 64) as u64 ^ NULL));
+            each(hashes, array, array.as_primitive::<Decimal128Type>().values(), |v| {
+                fold(*v as u64 ^ SEED, (*v >> 64) as u64 ^ NULL)
+            });
         }
-        DataType::Date32 => each(hashes, array, array.as_primitive::<Date32Type>().values(), |v| *v as i64 as u64),
+        DataType::Date32 => each(hashes, array, array.as_primitive::<Date32Type>().values(), |v| {
+            *v as i64 as u64
+        }),
         DataType::Time64(TimeUnit::Microsecond) => {
-            each(hashes, array, array.as_primitive::<Time64MicrosecondType>().values(), |v| *v as u64);
+            each(
+                hashes,
+                array,
+                array.as_primitive::<Time64MicrosecondType>().values(),
+                |v| *v as u64,
+            );
         }
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            each(hashes, array, array.as_primitive::<TimestampMicrosecondType>().values(), |v| *v as u64);
+            each(
+                hashes,
+                array,
+                array.as_primitive::<TimestampMicrosecondType>().values(),
+                |v| *v as u64,
+            );
         }
         DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano) => {
-            each(hashes, array, array.as_primitive::<IntervalMonthDayNanoType>().values(), |v| {
-                fold(v.months as u64 ^ SEED, fold(v.days as u64 ^ NULL, v.nanoseconds as u64 ^ SEED))
-            });
+            each(
+                hashes,
+                array,
+                array.as_primitive::<IntervalMonthDayNanoType>().values(),
+                |v| {
+                    fold(
+                        v.months as u64 ^ SEED,
+                        fold(v.days as u64 ^ NULL, v.nanoseconds as u64 ^ SEED),
+                    )
+                },
+            );
         }
         DataType::Utf8 => each_bytes(hashes, array.as_string::<i32>().iter().map(|v| v.map(str::as_bytes))),
         DataType::LargeUtf8 => each_bytes(hashes, array.as_string::<i64>().iter().map(|v| v.map(str::as_bytes))),
@@ -139,7 +184,13 @@ mod tests {
 
     #[test]
     fn equal_floats_hash_alike_and_nulls_differ_from_zero() {
-        let column: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.0), Some(-0.0), None, Some(f64::NAN), Some(-f64::NAN)]));
+        let column: ArrayRef = Arc::new(Float64Array::from(vec![
+            Some(0.0),
+            Some(-0.0),
+            None,
+            Some(f64::NAN),
+            Some(-f64::NAN),
+        ]));
         let hashes = hash_rows(&[column], 5);
         assert_eq!(hashes[0], hashes[1]);
         assert_ne!(hashes[0], hashes[2]);

@@ -28,7 +28,11 @@ impl KeyIndex {
     #[inline(always)]
     pub fn find(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<u32> {
         let short = short(hash);
-        self.table.find(spread(short), |slot| self.hashes[*slot as usize] == short && equal(*slot)).copied()
+        self.table
+            .find(spread(short), |slot| {
+                self.hashes[*slot as usize] == short && equal(*slot)
+            })
+            .copied()
     }
 
     /// Adds a slot for a key that is not in the index.
@@ -40,7 +44,8 @@ impl KeyIndex {
         }
         self.hashes[slot as usize] = short;
         let hashes = &self.hashes;
-        self.table.insert_unique(spread(short), slot, |slot| spread(hashes[*slot as usize]));
+        self.table
+            .insert_unique(spread(short), slot, |slot| spread(hashes[*slot as usize]));
     }
 
     /// Puts `new` in the place of `old`, which has the same key.
@@ -54,7 +59,10 @@ impl KeyIndex {
             self.hashes.resize(new as usize + 1, 0);
         }
         self.hashes[new as usize] = short;
-        *self.table.find_mut(spread(short), |slot| *slot == old).expect("an indexed slot") = new;
+        *self
+            .table
+            .find_mut(spread(short), |slot| *slot == old)
+            .expect("an indexed slot") = new;
     }
 
     /// Removes a slot.
@@ -76,7 +84,11 @@ impl KeyIndex {
     /// that a slot hangs on.
     pub fn find_like(&self, slot: u32, mut chosen: impl FnMut(u32) -> bool) -> Option<u32> {
         let short = self.hashes[slot as usize];
-        self.table.find(spread(short), |head| self.hashes[*head as usize] == short && chosen(*head)).copied()
+        self.table
+            .find(spread(short), |head| {
+                self.hashes[*head as usize] == short && chosen(*head)
+            })
+            .copied()
     }
 
     /// Keys in the index.

@@ -64,15 +64,22 @@ impl Retention {
             return Err(expired(epoch, self.horizon()));
         }
         *pins.entry(epoch.0).or_insert(0) += 1;
-        Ok(Pin { retention: self.clone(), epoch })
+        Ok(Pin {
+            retention: self.clone(),
+            epoch,
+        })
     }
 }
 
 pub(crate) fn expired(epoch: Epoch, kept: Epoch) -> Error {
-    Error::new(ErrorKind::Expired, "STATE-0104", format!("cannot read at epoch {epoch}: its history was dropped"))
-        .fact("asked for", format!("epoch {epoch}"))
-        .fact("kept", format!("epoch {kept} and later"))
-        .attempt("read a later epoch, or raise `retain_epochs` or `retain_time`")
+    Error::new(
+        ErrorKind::Expired,
+        "STATE-0104",
+        format!("cannot read at epoch {epoch}: its history was dropped"),
+    )
+    .fact("asked for", format!("epoch {epoch}"))
+    .fact("kept", format!("epoch {kept} and later"))
+    .attempt("read a later epoch, or raise `retain_epochs` or `retain_time`")
 }
 
 impl Pin {
@@ -85,7 +92,10 @@ impl Pin {
 impl Clone for Pin {
     fn clone(&self) -> Pin {
         *self.retention.pins.lock().entry(self.epoch.0).or_insert(0) += 1;
-        Pin { retention: self.retention.clone(), epoch: self.epoch }
+        Pin {
+            retention: self.retention.clone(),
+            epoch: self.epoch,
+        }
     }
 }
 

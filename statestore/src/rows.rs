@@ -25,8 +25,17 @@ impl RowStore {
     /// # Panics
     /// If a column's type is not [`crate::storable`].
     pub fn new(schema: SchemaRef) -> RowStore {
-        let columns = schema.fields().iter().map(|field| Column::new(field.data_type())).collect();
-        RowStore { schema, columns, free: Vec::new(), slots: 0 }
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|field| Column::new(field.data_type()))
+            .collect();
+        RowStore {
+            schema,
+            columns,
+            free: Vec::new(),
+            slots: 0,
+        }
     }
 
     /// The columns' names and types.
@@ -78,14 +87,24 @@ impl RowStore {
     }
 
     /// Borrows columns of a batch to stand beside the store's columns `indices`.
-    pub fn view<'a>(indices: impl IntoIterator<Item = usize>, arrays: impl IntoIterator<Item = &'a ArrayRef>) -> RowView<'a> {
-        RowView(indices.into_iter().zip(arrays.into_iter().map(ArrayView::new)).collect())
+    pub fn view<'a>(
+        indices: impl IntoIterator<Item = usize>,
+        arrays: impl IntoIterator<Item = &'a ArrayRef>,
+    ) -> RowView<'a> {
+        RowView(
+            indices
+                .into_iter()
+                .zip(arrays.into_iter().map(ArrayView::new))
+                .collect(),
+        )
     }
 
     /// Whether the slot's columns equal the row of the view; NULL equals NULL.
     #[inline(always)]
     pub fn equals(&self, slot: u32, view: &RowView<'_>, row: usize) -> bool {
-        view.0.iter().all(|(index, array)| self.columns[*index].equals(slot, array, row))
+        view.0
+            .iter()
+            .all(|(index, array)| self.columns[*index].equals(slot, array, row))
     }
 
     /// As [`RowStore::equals`], for some of the view's columns only.

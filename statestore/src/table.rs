@@ -53,7 +53,11 @@ pub struct TableSchema {
 impl TableSchema {
     /// Columns that make a row's identity.
     pub fn identity(&self) -> Vec<usize> {
-        if self.unique { self.key.clone() } else { (0..self.columns.fields().len()).collect() }
+        if self.unique {
+            self.key.clone()
+        } else {
+            (0..self.columns.fields().len()).collect()
+        }
     }
 }
 
@@ -102,7 +106,13 @@ impl VersionedTable {
         history_bytes_max: usize,
     ) -> VersionedTable {
         let shards = (0..shards.max(1)).map(|_| RwLock::new(Shard::new(&schema))).collect();
-        VersionedTable { schema, shards, hash_sharded, retention, history_bytes_max }
+        VersionedTable {
+            schema,
+            shards,
+            hash_sharded,
+            retention,
+            history_bytes_max,
+        }
     }
 
     /// Columns and identity.
@@ -128,13 +138,18 @@ impl VersionedTable {
             return Ok(());
         }
         let identity = self.schema.identity();
-        let keys: Vec<ArrayRef> = identity.iter().map(|column| changes.rows().column(*column).clone()).collect();
+        let keys: Vec<ArrayRef> = identity
+            .iter()
+            .map(|column| changes.rows().column(*column).clone())
+            .collect();
         let hashes = hash_rows(&keys, changes.len());
         let view = RowStore::view(identity.iter().copied(), &keys);
         for deletions in [true, false] {
             for start in (0..changes.len()).step_by(WRITE_CHUNK) {
                 let rows = start..(start + WRITE_CHUNK).min(changes.len());
-                self.shards[shard].write().apply(&self.schema, epoch, changes, &view, &hashes, rows, deletions)?;
+                self.shards[shard]
+                    .write()
+                    .apply(&self.schema, epoch, changes, &view, &hashes, rows, deletions)?;
             }
         }
         self.finish_apply(shard, epoch, changes);
@@ -146,7 +161,11 @@ impl VersionedTable {
         if self.history_bytes_max > 0 {
             shard.remember(epoch, changes.clone());
         }
-        shard.drop_versions(self.retention.horizon(), self.retention.kept_from(), self.history_bytes_max);
+        shard.drop_versions(
+            self.retention.horizon(),
+            self.retention.kept_from(),
+            self.history_bytes_max,
+        );
     }
 
     /// The rows of given keys at one epoch.
@@ -190,7 +209,11 @@ impl VersionedTable {
         let hashes = hash_rows(keys, count);
         let view = RowStore::view(self.schema.identity(), keys);
         let shard = self.shards[0].read();
-        hashes.iter().enumerate().map(|(row, hash)| shard.newest(*hash, &view, row)).collect()
+        hashes
+            .iter()
+            .enumerate()
+            .map(|(row, hash)| shard.newest(*hash, &view, row))
+            .collect()
     }
 
     /// Whole rows of identities that are live now: `None` where there is none. For the writer of a table with one shard.
@@ -206,7 +229,10 @@ impl VersionedTable {
                 key_of_row.push(row);
             }
         }
-        Lookup { rows: shard.rows().gather_rows(&slots), key_of_row }
+        Lookup {
+            rows: shard.rows().gather_rows(&slots),
+            key_of_row,
+        }
     }
 
     /// The net changes of each epoch in `(after, through]`, ascending, of all shards.

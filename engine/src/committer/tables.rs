@@ -63,7 +63,13 @@ impl Tables {
 
     pub(crate) fn add(&mut self, id: CollectionId, table: Arc<VersionedTable>) {
         let numbered = is_row_numbered(&table.schema().columns);
-        self.0.insert(id, Table { table, next_row_id: numbered.then_some(0) });
+        self.0.insert(
+            id,
+            Table {
+                table,
+                next_row_id: numbered.then_some(0),
+            },
+        );
     }
 
     pub(crate) fn remove(&mut self, id: CollectionId) {
@@ -75,7 +81,11 @@ impl Tables {
         for (id, table) in &commit.create_tables {
             self.add(*id, table.clone());
         }
-        commit.writes.iter().map(|write| self.check_write(write, commit.read_at, retention)).collect()
+        commit
+            .writes
+            .iter()
+            .map(|write| self.check_write(write, commit.read_at, retention))
+            .collect()
     }
 
     fn check_write(&mut self, write: &TableWrite, read_at: Epoch, retention: &Arc<Retention>) -> Result<CheckedWrite> {
@@ -92,7 +102,11 @@ impl Tables {
             Some(_) => (deletes, inserts),
             None => table.check_keys(deletes, inserts, write.on_conflict)?,
         };
-        Ok(CheckedWrite { table: write.table, deletes, inserts })
+        Ok(CheckedWrite {
+            table: write.table,
+            deletes,
+            inserts,
+        })
     }
 
     /// Applies checked writes.
@@ -125,22 +139,27 @@ impl Tables {
             if inserts {
                 batches.push(write.inserts.clone());
             }
-            writes.push(HeaderWrite { table: write.table, deletes, inserts });
+            writes.push(HeaderWrite {
+                table: write.table,
+                deletes,
+                inserts,
+            });
         }
         let ddl = commit.ddl.as_ref().map(|ddl| String::from_utf8_lossy(ddl).into_owned());
         let header = serde_json::to_vec(&Header { writes, ddl }).map_err(|error| Error::bug(error.to_string()))?;
-        Ok(Record { epoch, kind: COMMIT_RECORD, header, batches })
+        Ok(Record {
+            epoch,
+            kind: COMMIT_RECORD,
+            header,
+            batches,
+        })
     }
 
     /// Applies a record of the log again.
     ///
     /// # Arguments
     /// - `on_ddl`: takes a catalog change; adds and removes tables.
-    pub(crate) fn replay(
-        &mut self,
-        record: &Record,
-        on_ddl: &mut OnDdl<'_>,
-    ) -> Result<()> {
+    pub(crate) fn replay(&mut self, record: &Record, on_ddl: &mut OnDdl<'_>) -> Result<()> {
         let header: Header = serde_json::from_slice(&record.header)
             .map_err(|error| Error::bug(format!("a log record of epoch {} has no header: {error}", record.epoch)))?;
         if let Some(ddl) = &header.ddl {
@@ -158,7 +177,12 @@ impl Tables {
             let empty = || RecordBatch::new_empty(stored.clone());
             let deletes = keys.map_or_else(empty, |keys| table.table.newest_rows(keys.columns()).rows);
             let inserts = table.stored_rows(&[inserts.cloned().unwrap_or_else(empty)])?;
-            let changes = CheckedWrite { table: write.table, deletes, inserts }.changes()?;
+            let changes = CheckedWrite {
+                table: write.table,
+                deletes,
+                inserts,
+            }
+            .changes()?;
             table.table.apply(0, record.epoch, &changes)?;
         }
         Ok(())
@@ -183,8 +207,10 @@ impl Table {
     fn stored_rows(&mut self, batches: &[RecordBatch]) -> Result<RecordBatch> {
         let stored = self.table.schema().columns.clone();
         let Some(next) = &mut self.next_row_id else {
-            let batches: Vec<RecordBatch> =
-                batches.iter().map(|batch| Changes::relabel(batch.clone(), stored.clone())).collect::<Result<_>>()?;
+            let batches: Vec<RecordBatch> = batches
+                .iter()
+                .map(|batch| Changes::relabel(batch.clone(), stored.clone()))
+                .collect::<Result<_>>()?;
             return Ok(concat_batches(&stored, &batches)?);
         };
         let mut complete = Vec::with_capacity(batches.len());
@@ -204,7 +230,12 @@ impl Table {
     }
 
     fn key_columns(&self, rows: &RecordBatch) -> Vec<ArrayRef> {
-        self.table.schema().identity().iter().map(|column| rows.column(*column).clone()).collect()
+        self.table
+            .schema()
+            .identity()
+            .iter()
+            .map(|column| rows.column(*column).clone())
+            .collect()
     }
 
     /// Refuses rows that are gone or were changed after `read_at`.
@@ -213,7 +244,10 @@ impl Table {
             return Ok(());
         }
         let newest = self.table.newest(&self.key_columns(deletes));
-        match newest.iter().all(|created| created.is_some_and(|created| created <= read_at)) {
+        match newest
+            .iter()
+            .all(|created| created.is_some_and(|created| created <= read_at))
+        {
             true => Ok(()),
             false => Err(changed_since(&self.table.schema().name)),
         }
@@ -243,14 +277,17 @@ impl Table {
             return Ok((deletes, inserts));
         }
         let keys = self.key_columns(&inserts);
-        let converter =
-            RowConverter::new(keys.iter().map(|key| SortField::new(key.data_type().clone())).collect())?;
+        let converter = RowConverter::new(keys.iter().map(|key| SortField::new(key.data_type().clone())).collect())?;
         let rows = converter.convert_columns(&keys)?;
         let gone = converter.convert_columns(&self.key_columns(&deletes))?;
         let gone: HashSet<&[u8]> = gone.iter().map(|row| row.data()).collect();
         let there = self.table.newest_rows(&keys);
-        let stored: HashMap<usize, u32> =
-            there.key_of_row.iter().enumerate().map(|(position, row)| (*row, position as u32)).collect();
+        let stored: HashMap<usize, u32> = there
+            .key_of_row
+            .iter()
+            .enumerate()
+            .map(|(position, row)| (*row, position as u32))
+            .collect();
         let mut kept: HashMap<&[u8], u32> = HashMap::with_capacity(rows.num_rows());
         let mut replaced: BTreeMap<&[u8], u32> = BTreeMap::new();
         for row in 0..inserts.num_rows() {
@@ -269,15 +306,26 @@ impl Table {
         }
         let mut kept: Vec<u32> = kept.into_values().collect();
         kept.sort_unstable();
-        let inserts = if kept.len() == inserts.num_rows() { inserts } else { take_record_batch(&inserts, &UInt32Array::from(kept))? };
-        let old = take_record_batch(&there.rows, &UInt32Array::from(replaced.into_values().collect::<Vec<_>>()))?;
+        let inserts = if kept.len() == inserts.num_rows() {
+            inserts
+        } else {
+            take_record_batch(&inserts, &UInt32Array::from(kept))?
+        };
+        let old = take_record_batch(
+            &there.rows,
+            &UInt32Array::from(replaced.into_values().collect::<Vec<_>>()),
+        )?;
         Ok((concat_batches(&self.table.schema().columns, [&deletes, &old])?, inserts))
     }
 
     fn duplicate(&self, keys: &[ArrayRef], row: usize) -> Error {
         let schema = self.table.schema();
         let shown = |array: &ArrayRef| arrow::util::display::array_value_to_string(array, row).unwrap_or_default();
-        let names: Vec<&str> = schema.key.iter().map(|key| schema.columns.field(*key).name().as_str()).collect();
+        let names: Vec<&str> = schema
+            .key
+            .iter()
+            .map(|key| schema.columns.field(*key).name().as_str())
+            .collect();
         let values: Vec<String> = keys.iter().map(shown).collect();
         duplicate_key(&schema.name, &format!("({})=({})", names.join(", "), values.join(", ")))
     }

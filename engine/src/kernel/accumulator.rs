@@ -19,9 +19,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 enum State {
     Count(Vec<i64>),
-    Exact { sums: WideSums, counts: Vec<i64>, scale: i8 },
-    Float { sums: Vec<ExactFloatSum>, counts: Vec<i64> },
-    Extreme { greatest: bool },
+    Exact {
+        sums: WideSums,
+        counts: Vec<i64>,
+        scale: i8,
+    },
+    Float {
+        sums: Vec<ExactFloatSum>,
+        counts: Vec<i64>,
+    },
+    Extreme {
+        greatest: bool,
+    },
 }
 
 /// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
@@ -46,7 +55,10 @@ impl WideSums {
     #[inline(always)]
     fn add_decimal(&mut self, group: u32, value: i128, weight: i64) {
         let sum = &mut self.low[group as usize];
-        match value.checked_mul(weight as i128).and_then(|product| sum.checked_add(product)) {
+        match value
+            .checked_mul(weight as i128)
+            .and_then(|product| sum.checked_add(product))
+        {
             Some(total) => *sum = total,
             None => self.add_beyond(group, value, weight),
         }
@@ -55,7 +67,9 @@ impl WideSums {
     #[cold]
     fn add_beyond(&mut self, group: u32, value: i128, weight: i64) {
         let product = i256::from_i128(value).wrapping_mul(i256::from_i128(weight as i128));
-        let (low, high) = i256::from_i128(self.low[group as usize]).wrapping_add(product).to_parts();
+        let (low, high) = i256::from_i128(self.low[group as usize])
+            .wrapping_add(product)
+            .to_parts();
         let low = low as i128;
         self.low[group as usize] = low;
         let carry = self.carries.entry(group).or_insert(0);
@@ -92,10 +106,17 @@ impl Rows<'_> {
     fn each(&self, mut add: impl FnMut(usize, u32, i64)) {
         match (self.filter, self.weights) {
             (None, Weights::All(weight)) => {
-                self.groups.iter().enumerate().for_each(|(row, group)| add(row, *group, *weight));
+                self.groups
+                    .iter()
+                    .enumerate()
+                    .for_each(|(row, group)| add(row, *group, *weight));
             }
             (None, Weights::Each(weights)) => {
-                self.groups.iter().zip(weights).enumerate().for_each(|(row, (group, weight))| add(row, *group, *weight));
+                self.groups
+                    .iter()
+                    .zip(weights)
+                    .enumerate()
+                    .for_each(|(row, (group, weight))| add(row, *group, *weight));
             }
             (Some(filter), weights) => {
                 for (row, group) in self.groups.iter().enumerate() {
@@ -128,16 +149,28 @@ impl Accumulator {
             (Count, _) => State::Count(Vec::new()),
             (Min, _) => State::Extreme { greatest: false },
             (Max, _) => State::Extreme { greatest: true },
-            (Sum | Avg, Some(DataType::Float32 | DataType::Float64)) => {
-                State::Float { sums: Vec::new(), counts: Vec::new() }
-            }
-            (Sum | Avg, Some(DataType::Decimal128(_, scale))) => {
-                State::Exact { sums: WideSums::default(), counts: Vec::new(), scale: *scale }
-            }
-            (Sum | Avg, _) => State::Exact { sums: WideSums::default(), counts: Vec::new(), scale: 0 },
+            (Sum | Avg, Some(DataType::Float32 | DataType::Float64)) => State::Float {
+                sums: Vec::new(),
+                counts: Vec::new(),
+            },
+            (Sum | Avg, Some(DataType::Decimal128(_, scale))) => State::Exact {
+                sums: WideSums::default(),
+                counts: Vec::new(),
+                scale: *scale,
+            },
+            (Sum | Avg, _) => State::Exact {
+                sums: WideSums::default(),
+                counts: Vec::new(),
+                scale: 0,
+            },
         };
         let values = call.keeps_values().then(ValueCounts::default);
-        Accumulator { call: call.clone(), argument_type, state, values }
+        Accumulator {
+            call: call.clone(),
+            argument_type,
+            state,
+            values,
+        }
     }
 
     /// Makes room for group slots below `slots`.
@@ -159,7 +192,11 @@ impl Accumulator {
     /// Adds the rows of a push.
     pub(super) fn update(&mut self, groups: &[u32], weights: &Weights, columns: &[ArrayRef]) -> Result<()> {
         let filter = self.call.filter.map(|column| columns[column].as_boolean());
-        let rows = Rows { groups, weights, filter };
+        let rows = Rows {
+            groups,
+            weights,
+            filter,
+        };
         let argument = self.call.argument.map(|column| &columns[column]);
         let (Some(values), Some(argument)) = (&mut self.values, argument) else {
             return add_rows(&mut self.state, &rows, argument);
@@ -184,7 +221,11 @@ impl Accumulator {
         if self.call.distinct && !distinct.0.is_empty() {
             let (taken, groups, weights) = distinct;
             let argument = arrow::compute::take(argument, &arrow::array::UInt32Array::from(taken), None)?;
-            let rows = Rows { groups: &groups, weights: &Weights::Each(weights), filter: None };
+            let rows = Rows {
+                groups: &groups,
+                weights: &Weights::Each(weights),
+                filter: None,
+            };
             add_rows(&mut self.state, &rows, Some(&argument))?;
         }
         Ok(())
@@ -193,7 +234,9 @@ impl Accumulator {
     /// The results of the groups, in order.
     pub(super) fn result(&self, groups: &[u32]) -> Result<ArrayRef> {
         match &self.state {
-            State::Count(counts) => Ok(Arc::new(groups.iter().map(|g| counts[*g as usize]).collect::<Int64Array>())),
+            State::Count(counts) => Ok(Arc::new(
+                groups.iter().map(|g| counts[*g as usize]).collect::<Int64Array>(),
+            )),
             State::Extreme { .. } => self.extremes(groups),
             State::Float { sums, counts } => Ok(self.float_results(groups, sums, counts)),
             State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts, *scale),
@@ -209,18 +252,32 @@ impl Accumulator {
 
     fn float_results(&self, groups: &[u32], sums: &[ExactFloatSum], counts: &[i64]) -> ArrayRef {
         let average = self.call.function == AggregateFunction::Avg;
-        let states = groups.iter().map(|group| (&sums[*group as usize], counts[*group as usize]));
+        let states = groups
+            .iter()
+            .map(|group| (&sums[*group as usize], counts[*group as usize]));
         if self.call.output == DataType::Float32 {
             let value = |sum: &ExactFloatSum, count: i64| match average {
                 true => (sum.value() / count as f64) as f32,
                 false => sum.value_f32(),
             };
             return Arc::new(
-                states.map(|(sum, count)| (count != 0).then(|| value(sum, count))).collect::<Float32Array>(),
+                states
+                    .map(|(sum, count)| (count != 0).then(|| value(sum, count)))
+                    .collect::<Float32Array>(),
             );
         }
-        let value = |sum: &ExactFloatSum, count: i64| if average { sum.value() / count as f64 } else { sum.value() };
-        Arc::new(states.map(|(sum, count)| (count != 0).then(|| value(sum, count))).collect::<Float64Array>())
+        let value = |sum: &ExactFloatSum, count: i64| {
+            if average {
+                sum.value() / count as f64
+            } else {
+                sum.value()
+            }
+        };
+        Arc::new(
+            states
+                .map(|(sum, count)| (count != 0).then(|| value(sum, count)))
+                .collect::<Float64Array>(),
+        )
     }
 
     fn exact_results(&self, groups: &[u32], sums: &WideSums, counts: &[i64], scale: i8) -> Result<ArrayRef> {
@@ -239,15 +296,25 @@ impl Accumulator {
         });
         match &self.call.output {
             DataType::Decimal128(precision, to) => {
-                let array = results.collect::<Result<Decimal128Array>>()?.with_precision_and_scale(*precision, *to)?;
-                if array.iter().flatten().any(|value| !Decimal128Type::is_valid_decimal_precision(value, *precision)) {
+                let array = results
+                    .collect::<Result<Decimal128Array>>()?
+                    .with_precision_and_scale(*precision, *to)?;
+                if array
+                    .iter()
+                    .flatten()
+                    .any(|value| !Decimal128Type::is_valid_decimal_precision(value, *precision))
+                {
                     return Err(out_of_range(self.call.function));
                 }
                 Ok(Arc::new(array))
             }
             DataType::Int64 => {
                 let longs = results.map(|result| {
-                    result.and_then(|sum| sum.map(i64::try_from).transpose().map_err(|_| out_of_range(self.call.function)))
+                    result.and_then(|sum| {
+                        sum.map(i64::try_from)
+                            .transpose()
+                            .map_err(|_| out_of_range(self.call.function))
+                    })
                 });
                 Ok(Arc::new(longs.collect::<Result<Int64Array>>()?))
             }
@@ -265,7 +332,12 @@ impl Accumulator {
     /// Columns of the state table, as [`crate::plan::Node::state_tables`] declares them.
     pub(super) fn state_columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let longs = |values: &[i64]| -> ArrayRef {
-            Arc::new(groups.iter().map(|group| values[*group as usize]).collect::<Int64Array>())
+            Arc::new(
+                groups
+                    .iter()
+                    .map(|group| values[*group as usize])
+                    .collect::<Int64Array>(),
+            )
         };
         Ok(match &self.state {
             State::Count(_) | State::Extreme { .. } => vec![self.result(groups)?],
@@ -311,7 +383,9 @@ impl Accumulator {
 
     /// Number of kept values and their bytes.
     pub(super) fn kept_size(&self) -> (u64, u64) {
-        self.values.as_ref().map_or((0, 0), |values| (values.len() as u64, values.memory_bytes() as u64))
+        self.values
+            .as_ref()
+            .map_or((0, 0), |values| (values.len() as u64, values.memory_bytes() as u64))
     }
 
     /// Bytes of the columns by group.
@@ -379,25 +453,43 @@ fn add_exact(sums: &mut WideSums, counts: &mut [i64], rows: &Rows<'_>, argument:
 }
 
 fn out_of_range(function: AggregateFunction) -> Error {
-    Error::new(ErrorKind::Invalid, "EVAL-0001", format!("cannot compute {}: result out of range", function.name()))
-        .sqlstate("22003")
+    Error::new(
+        ErrorKind::Invalid,
+        "EVAL-0001",
+        format!("cannot compute {}: result out of range", function.name()),
+    )
+    .sqlstate("22003")
 }
 
 fn rescale(value: i128, by: i8) -> Result<i128> {
-    let factor = 10i128.checked_pow(by.try_into().map_err(|_| Error::bug("a sum was planned to lose digits"))?);
-    factor.and_then(|factor| value.checked_mul(factor)).ok_or_else(|| out_of_range(AggregateFunction::Sum))
+    let factor = 10i128.checked_pow(
+        by.try_into()
+            .map_err(|_| Error::bug("a sum was planned to lose digits"))?,
+    );
+    factor
+        .and_then(|factor| value.checked_mul(factor))
+        .ok_or_else(|| out_of_range(AggregateFunction::Sum))
 }
 
 /// `sum * 10^by / count`, rounded half away from zero as PostgreSQL's numeric division does.
 fn mean(sum: i128, count: i64, by: i8) -> Result<i128> {
     let power = |by: i8| i256::from_i128(10).wrapping_pow(by.max(0) as u32);
-    let numerator = i256::from_i128(sum).checked_mul(power(by)).ok_or_else(|| out_of_range(AggregateFunction::Avg))?;
+    let numerator = i256::from_i128(sum)
+        .checked_mul(power(by))
+        .ok_or_else(|| out_of_range(AggregateFunction::Avg))?;
     let divisor = i256::from_i128(count as i128).wrapping_mul(power(by.saturating_neg()));
     let quotient = numerator.wrapping_div(divisor);
     let rest = numerator.wrapping_rem(divisor);
     let twice = rest.wrapping_mul(i256::from_i128(2)).wrapping_abs();
-    let away = if twice >= divisor.wrapping_abs() { if sum < 0 { -1 } else { 1 } } else { 0 };
-    quotient.wrapping_add(i256::from_i128(away)).to_i128().ok_or_else(|| out_of_range(AggregateFunction::Avg))
+    let away = if twice >= divisor.wrapping_abs() {
+        if sum < 0 { -1 } else { 1 }
+    } else {
+        0
+    };
+    quotient
+        .wrapping_add(i256::from_i128(away))
+        .to_i128()
+        .ok_or_else(|| out_of_range(AggregateFunction::Avg))
 }
 
 #[cfg(test)]

@@ -46,7 +46,11 @@ impl AggregateKernel {
     pub fn new(node: &Aggregate, gives_empty_row: bool) -> AggregateKernel {
         let key_fields: Vec<_> = node.schema.fields().iter().take(node.keys.len()).cloned().collect();
         let accumulators = node.calls.iter().map(|call| {
-            Accumulator::new(call, call.argument.map(|column| node.input_schema.field(column).data_type().clone()))
+            Accumulator::new(
+                call,
+                call.argument
+                    .map(|column| node.input_schema.field(column).data_type().clone()),
+            )
         });
         let mut kernel = AggregateKernel {
             key_columns: node.keys.clone(),
@@ -73,14 +77,20 @@ impl AggregateKernel {
         if self.group_rows.len() <= group as usize {
             let slots = (group as usize + 1).next_power_of_two().max(64);
             self.group_rows.resize(slots, 0);
-            self.accumulators.iter_mut().for_each(|accumulator| accumulator.grow(slots));
+            self.accumulators
+                .iter_mut()
+                .for_each(|accumulator| accumulator.grow(slots));
         }
         group
     }
 
     /// The group of each row; new ones are added.
     fn groups_of(&mut self, changes: &Changes) -> Vec<u32> {
-        let columns: Vec<ArrayRef> = self.key_columns.iter().map(|key| changes.rows().column(*key).clone()).collect();
+        let columns: Vec<ArrayRef> = self
+            .key_columns
+            .iter()
+            .map(|key| changes.rows().column(*key).clone())
+            .collect();
         let hashes = hash_rows(&columns, changes.len());
         let view = RowStore::view(0..columns.len(), &columns);
         let mut groups = Vec::with_capacity(changes.len());
@@ -137,7 +147,9 @@ impl AggregateKernel {
             self.group_rows[*group as usize] += changes.weights().get(row);
         }
         if !changes.weights().is_insertion() && groups.iter().any(|group| self.group_rows[*group as usize] < 0) {
-            return Err(Error::bug("an aggregate was told to forget a row that it does not hold"));
+            return Err(Error::bug(
+                "an aggregate was told to forget a row that it does not hold",
+            ));
         }
         Ok(())
     }
@@ -169,7 +181,12 @@ impl AggregateKernel {
     fn read_groups(&self, groups: &[u32]) -> Result<RecordBatch> {
         let all: Vec<usize> = (0..self.key_columns.len()).collect();
         let mut columns = self.keys.gather(&all, groups);
-        columns.push(Arc::new(groups.iter().map(|group| self.group_rows[*group as usize]).collect::<Int64Array>()));
+        columns.push(Arc::new(
+            groups
+                .iter()
+                .map(|group| self.group_rows[*group as usize])
+                .collect::<Int64Array>(),
+        ));
         for accumulator in &self.accumulators {
             columns.extend(accumulator.state_columns(groups)?);
         }
@@ -187,7 +204,11 @@ impl AggregateKernel {
     }
 
     fn value_keeper(&self, table: usize) -> &Accumulator {
-        self.accumulators.iter().filter(|accumulator| accumulator.keeps_values()).nth(table - 1).expect("a declared table")
+        self.accumulators
+            .iter()
+            .filter(|accumulator| accumulator.keeps_values())
+            .nth(table - 1)
+            .expect("a declared table")
     }
 }
 
@@ -199,7 +220,9 @@ impl Dirty {
     }
 
     fn clear(&mut self) {
-        self.groups.iter().for_each(|group| self.marked[*group as usize] = false);
+        self.groups
+            .iter()
+            .for_each(|group| self.marked[*group as usize] = false);
         self.groups.clear();
         self.had_result.clear();
         self.before.clear();
@@ -223,12 +246,21 @@ impl Kernel for AggregateKernel {
         }
         let dirty = std::mem::take(&mut self.dirty);
         let has_result: Vec<bool> = dirty.groups.iter().map(|group| self.has_result(*group)).collect();
-        let after_groups: Vec<u32> =
-            dirty.groups.iter().zip(&has_result).filter(|(_, has)| **has).map(|(group, _)| *group).collect();
+        let after_groups: Vec<u32> = dirty
+            .groups
+            .iter()
+            .zip(&has_result)
+            .filter(|(_, has)| **has)
+            .map(|(group, _)| *group)
+            .collect();
         let before = concat_batches(&self.schema, &dirty.before)?;
         let after = self.results(&after_groups)?;
         let (before, after) = changed(before, after, &dirty.had_result, &has_result, self.key_columns.len())?;
-        output.extend([Changes::deletions(before), Changes::insertions(after)].into_iter().filter(|c| !c.is_empty()));
+        output.extend(
+            [Changes::deletions(before), Changes::insertions(after)]
+                .into_iter()
+                .filter(|c| !c.is_empty()),
+        );
         self.forget_empty_groups(&dirty.groups);
         self.dirty = dirty;
         self.dirty.clear();
@@ -240,9 +272,11 @@ impl Kernel for AggregateKernel {
             (0, None) => Ok(vec![self.read_groups(&self.live_groups())?]),
             (0, Some(keys)) => Ok(vec![self.read_groups(&self.groups_of_keys(keys))?]),
             (table, None) => Ok(vec![self.read_values(table, None)?]),
-            (table, Some(keys)) => {
-                self.groups_of_keys(keys).into_iter().map(|group| self.read_values(table, Some(group))).collect()
-            }
+            (table, Some(keys)) => self
+                .groups_of_keys(keys)
+                .into_iter()
+                .map(|group| self.read_values(table, Some(group)))
+                .collect(),
         }
     }
 
@@ -251,7 +285,8 @@ impl Kernel for AggregateKernel {
             return self.value_keeper(table).kept_size();
         }
         let accumulators: usize = self.accumulators.iter().map(Accumulator::memory_bytes).sum();
-        let bytes = self.keys.memory_bytes() + self.index.memory_bytes() + self.group_rows.capacity() * 8 + accumulators;
+        let bytes =
+            self.keys.memory_bytes() + self.index.memory_bytes() + self.group_rows.capacity() * 8 + accumulators;
         (self.index.len() as u64, bytes as u64)
     }
 }
@@ -280,7 +315,10 @@ fn changed(
     if both_before.is_empty() {
         return Ok((before, after));
     }
-    let (old_rows, new_rows) = (UInt32Array::from(both_before.clone()), UInt32Array::from(both_after.clone()));
+    let (old_rows, new_rows) = (
+        UInt32Array::from(both_before.clone()),
+        UInt32Array::from(both_after.clone()),
+    );
     let mut same = BooleanArray::from(vec![true; both_before.len()]);
     for column in keys..before.num_columns() {
         let old = take(before.column(column), &old_rows, None)?;
@@ -292,7 +330,9 @@ fn changed(
     }
     let keep = |rows: usize, both: &[u32]| -> BooleanArray {
         let mut keep = vec![true; rows];
-        both.iter().zip(same.iter()).for_each(|(row, same)| keep[*row as usize] = same != Some(true));
+        both.iter()
+            .zip(same.iter())
+            .for_each(|(row, same)| keep[*row as usize] = same != Some(true));
         BooleanArray::from(keep)
     };
     Ok((

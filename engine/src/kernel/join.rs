@@ -50,8 +50,13 @@ struct Pairs {
 impl JoinKernel {
     /// An empty join.
     pub fn new(node: &Join) -> JoinKernel {
-        let pair_fields: Vec<_> =
-            node.left_schema.fields().iter().chain(node.right_schema.fields()).map(|f| nullable(f)).collect();
+        let pair_fields: Vec<_> = node
+            .left_schema
+            .fields()
+            .iter()
+            .chain(node.right_schema.fields())
+            .map(|f| nullable(f))
+            .collect();
         let counts_left = node.kind.pads_left() || !node.kind.gives_pairs();
         JoinKernel {
             kind: node.kind,
@@ -136,26 +141,43 @@ impl JoinKernel {
         let rows = self.pair_rows(input, changes, &pairs)?;
         let mask = residual.evaluate(&rows)?;
         let mask = BooleanArray::new(
-            mask.nulls().map_or(mask.values().clone(), |nulls| mask.values() & nulls.inner()),
+            mask.nulls()
+                .map_or(mask.values().clone(), |nulls| mask.values() & nulls.inner()),
             None,
         );
         if mask.true_count() == mask.len() {
             return Ok((pairs, Some(rows)));
         }
         let keep = |values: &[u32]| -> Vec<u32> {
-            values.iter().enumerate().filter(|(i, _)| mask.value(*i)).map(|(_, value)| *value).collect()
+            values
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| mask.value(*i))
+                .map(|(_, value)| *value)
+                .collect()
         };
-        let kept = Pairs { rows: keep(&pairs.rows), slots: keep(&pairs.slots) };
+        let kept = Pairs {
+            rows: keep(&pairs.rows),
+            slots: keep(&pairs.slots),
+        };
         Ok((kept, Some(arrow::compute::filter_record_batch(&rows, &mask)?)))
     }
 
     /// Left columns then right columns of pairs.
     fn pair_rows(&self, input: usize, changes: &Changes, pairs: &Pairs) -> Result<RecordBatch> {
         let indices = UInt32Array::from(pairs.rows.clone());
-        let own =
-            changes.rows().columns().iter().map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
+        let own = changes
+            .rows()
+            .columns()
+            .iter()
+            .map(|column| take(column, &indices, None))
+            .collect::<Result<Vec<_>, _>>()?;
         let other = self.sides[1 - input].gather(&pairs.slots);
-        let columns = if input == LEFT { [own, other].concat() } else { [other, own].concat() };
+        let columns = if input == LEFT {
+            [own, other].concat()
+        } else {
+            [other, own].concat()
+        };
         Changes::batch(self.pair_schema.clone(), columns, pairs.rows.len())
     }
 
@@ -184,14 +206,28 @@ impl JoinKernel {
             return self.give(columns, weights);
         }
         let other = self.sides[1 - side].schema();
-        let nulls: Vec<ArrayRef> =
-            other.fields().iter().map(|field| new_null_array(field.data_type(), weights.len())).collect();
-        self.give(if side == LEFT { [columns, nulls].concat() } else { [nulls, columns].concat() }, weights)
+        let nulls: Vec<ArrayRef> = other
+            .fields()
+            .iter()
+            .map(|field| new_null_array(field.data_type(), weights.len()))
+            .collect();
+        self.give(
+            if side == LEFT {
+                [columns, nulls].concat()
+            } else {
+                [nulls, columns].concat()
+            },
+            weights,
+        )
     }
 
     fn give(&mut self, columns: Vec<ArrayRef>, weights: Vec<i64>) -> Result<()> {
         let rows = Changes::batch(self.schema.clone(), columns, weights.len())?;
-        let weights = if weights.iter().all(|weight| *weight == 1) { Weights::All(1) } else { Weights::Each(weights) };
+        let weights = if weights.iter().all(|weight| *weight == 1) {
+            Weights::All(1)
+        } else {
+            Weights::Each(weights)
+        };
         self.mixed_signs |= !weights.is_insertion();
         self.pending.push(Changes::new(rows, weights));
         Ok(())
@@ -203,11 +239,16 @@ impl JoinKernel {
             return Ok(());
         }
         let wanted_matched = self.kind == JoinKind::Semi;
-        let rows: Vec<u32> =
-            (0..changes.len() as u32).filter(|row| (matches[*row as usize] != 0) == wanted_matched).collect();
+        let rows: Vec<u32> = (0..changes.len() as u32)
+            .filter(|row| (matches[*row as usize] != 0) == wanted_matched)
+            .collect();
         let indices = UInt32Array::from(rows.clone());
-        let columns =
-            changes.rows().columns().iter().map(|column| take(column, &indices, None)).collect::<Result<Vec<_>, _>>()?;
+        let columns = changes
+            .rows()
+            .columns()
+            .iter()
+            .map(|column| take(column, &indices, None))
+            .collect::<Result<Vec<_>, _>>()?;
         let weights = rows.iter().map(|row| changes.weights().get(*row as usize)).collect();
         self.give_alone(input, columns, weights)
     }
@@ -219,8 +260,11 @@ fn nullable(field: &arrow::datatypes::Field) -> arrow::datatypes::Field {
 
 impl Kernel for JoinKernel {
     fn push(&mut self, input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
-        let keys: Vec<ArrayRef> =
-            self.sides[input].key_columns().iter().map(|column| changes.rows().column(*column).clone()).collect();
+        let keys: Vec<ArrayRef> = self.sides[input]
+            .key_columns()
+            .iter()
+            .map(|column| changes.rows().column(*column).clone())
+            .collect();
         let hashes = hash_rows(&keys, changes.len());
         let matches = self.meet(input, changes, &keys, &hashes)?;
         self.give_own(input, changes, &matches)?;

@@ -48,7 +48,11 @@ impl TopNKernel {
         let field = |column: usize, options: SortOptions| {
             SortField::new_with_options(node.input_schema.field(column).data_type().clone(), options)
         };
-        let partition: Vec<SortField> = node.partition.iter().map(|column| field(*column, SortOptions::default())).collect();
+        let partition: Vec<SortField> = node
+            .partition
+            .iter()
+            .map(|column| field(*column, SortOptions::default()))
+            .collect();
         let order = node.order.iter().map(|(column, options)| field(*column, *options));
         let whole = (0..node.input_schema.fields().len()).map(|column| field(column, SortOptions::default()));
         let sort = partition.iter().cloned().chain(order).chain(whole).collect();
@@ -67,16 +71,26 @@ impl TopNKernel {
     fn first_rows(&self, partition: &[u8]) -> Vec<Ranked> {
         let bounded = |position: u64| position.min(i64::MAX as u64) as i64;
         let from = bounded(self.node.offset);
-        let to = self.node.limit.map(|limit| bounded(self.node.offset.saturating_add(limit)));
+        let to = self
+            .node
+            .limit
+            .map(|limit| bounded(self.node.offset.saturating_add(limit)));
         let (mut position, mut found) = (0i64, Vec::new());
-        for (row, times) in self.rows.range::<[u8], _>((std::ops::Bound::Included(partition), std::ops::Bound::Unbounded)) {
+        for (row, times) in self
+            .rows
+            .range::<[u8], _>((std::ops::Bound::Included(partition), std::ops::Bound::Unbounded))
+        {
             if !row.starts_with(partition) || to.is_some_and(|to| position >= to) {
                 break;
             }
             let start = position.max(from);
             let end = to.map_or(position + times, |to| to.min(position + times));
             if start < end {
-                found.push(Ranked { row: row.clone(), number: start + 1, times: end - start });
+                found.push(Ranked {
+                    row: row.clone(),
+                    number: start + 1,
+                    times: end - start,
+                });
             }
             position += times;
         }
@@ -157,10 +171,22 @@ fn comparable(column: &ArrayRef) -> ArrayRef {
 impl Kernel for TopNKernel {
     fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
         let columns = changes.rows().columns();
-        let partition: Vec<ArrayRef> = self.node.partition.iter().map(|column| columns[*column].clone()).collect();
+        let partition: Vec<ArrayRef> = self
+            .node
+            .partition
+            .iter()
+            .map(|column| columns[*column].clone())
+            .collect();
         let order = self.node.order.iter().map(|(column, _)| comparable(&columns[*column]));
-        let all: Vec<ArrayRef> = partition.iter().cloned().chain(order).chain(columns.iter().cloned()).collect();
-        let partitions = (!partition.is_empty()).then(|| self.partitions.convert_columns(&partition)).transpose()?;
+        let all: Vec<ArrayRef> = partition
+            .iter()
+            .cloned()
+            .chain(order)
+            .chain(columns.iter().cloned())
+            .collect();
+        let partitions = (!partition.is_empty())
+            .then(|| self.partitions.convert_columns(&partition))
+            .transpose()?;
         let rows = self.sort.convert_columns(&all)?;
         for row in 0..changes.len() {
             let prefix: &[u8] = partitions.as_ref().map_or(&[], |partitions| partitions.row(row).data());
@@ -200,7 +226,10 @@ impl Kernel for TopNKernel {
             return Ok(vec![self.state_rows(self.rows.iter())?]);
         };
         let prefixes = self.partitions.convert_columns(keys)?;
-        prefixes.iter().map(|prefix| self.state_rows(self.range_of(prefix.data()))).collect()
+        prefixes
+            .iter()
+            .map(|prefix| self.state_rows(self.range_of(prefix.data())))
+            .collect()
     }
 
     fn size(&self, _table: usize) -> (u64, u64) {

@@ -38,35 +38,43 @@ pub(super) fn values_of(array: &ArrayRef) -> Result<Vec<Option<Value>>> {
     Ok(match array.data_type() {
         DataType::Utf8 => {
             let texts = array.as_string::<i32>();
-            rows.map(|row| present(&row).then(|| Value::Bytes(texts.value(row).as_bytes().into()))).collect()
+            rows.map(|row| present(&row).then(|| Value::Bytes(texts.value(row).as_bytes().into())))
+                .collect()
         }
         DataType::Binary => {
             let bytes = array.as_binary::<i32>();
-            rows.map(|row| present(&row).then(|| Value::Bytes(bytes.value(row).into()))).collect()
+            rows.map(|row| present(&row).then(|| Value::Bytes(bytes.value(row).into())))
+                .collect()
         }
         DataType::Float64 => {
             let floats = array.as_primitive::<Float64Type>();
-            rows.map(|row| present(&row).then(|| Value::Fixed(float_order(floats.value(row))))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(float_order(floats.value(row)))))
+                .collect()
         }
         DataType::Float32 => {
             let floats = array.as_primitive::<Float32Type>();
-            rows.map(|row| present(&row).then(|| Value::Fixed(float_order(floats.value(row) as f64)))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(float_order(floats.value(row) as f64))))
+                .collect()
         }
         DataType::Decimal128(_, _) => {
             let wide = array.as_primitive::<Decimal128Type>();
-            rows.map(|row| present(&row).then(|| Value::Fixed(wide.value(row)))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(wide.value(row))))
+                .collect()
         }
         DataType::UInt64 => {
             let longs = array.as_primitive::<UInt64Type>();
-            rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128)))
+                .collect()
         }
         DataType::Boolean => {
             let bools = array.as_boolean();
-            rows.map(|row| present(&row).then(|| Value::Fixed(bools.value(row) as i128))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(bools.value(row) as i128)))
+                .collect()
         }
         _ => {
             let longs = to_longs(array)?;
-            rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128))).collect()
+            rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128)))
+                .collect()
         }
     })
 }
@@ -76,7 +84,9 @@ fn to_longs(array: &ArrayRef) -> Result<Int64Array> {
         DataType::Date32 => arrow::compute::cast(array, &DataType::Int32)?,
         _ => array.clone(),
     };
-    Ok(arrow::compute::cast(&via, &DataType::Int64)?.as_primitive::<arrow::datatypes::Int64Type>().clone())
+    Ok(arrow::compute::cast(&via, &DataType::Int64)?
+        .as_primitive::<arrow::datatypes::Int64Type>()
+        .clone())
 }
 
 /// The way back: an array of the type.
@@ -86,29 +96,46 @@ pub(super) fn array_of(values: &[Option<Value>], data_type: &DataType) -> Result
         DataType::Utf8 => {
             let mut builder = StringBuilder::new();
             for value in values {
-                builder.append_option(bytes_of(value.as_ref()).map(|b| std::str::from_utf8(b).expect("kept as a text")));
+                builder
+                    .append_option(bytes_of(value.as_ref()).map(|b| std::str::from_utf8(b).expect("kept as a text")));
             }
             Arc::new(builder.finish())
         }
         DataType::Binary => {
             let mut builder = BinaryBuilder::new();
-            values.iter().for_each(|value| builder.append_option(bytes_of(value.as_ref())));
+            values
+                .iter()
+                .for_each(|value| builder.append_option(bytes_of(value.as_ref())));
             Arc::new(builder.finish())
         }
         DataType::Float64 => Arc::new(fixed().map(|value| value.map(float_of)).collect::<Float64Array>()),
         DataType::Float32 => Arc::new(fixed().map(|v| v.map(|v| float_of(v) as f32)).collect::<Float32Array>()),
-        DataType::Decimal128(precision, scale) => {
-            Arc::new(fixed().collect::<Decimal128Array>().with_precision_and_scale(*precision, *scale)?)
-        }
-        DataType::UInt64 => Arc::new(fixed().map(|value| value.map(|value| value as u64)).collect::<UInt64Array>()),
+        DataType::Decimal128(precision, scale) => Arc::new(
+            fixed()
+                .collect::<Decimal128Array>()
+                .with_precision_and_scale(*precision, *scale)?,
+        ),
+        DataType::UInt64 => Arc::new(
+            fixed()
+                .map(|value| value.map(|value| value as u64))
+                .collect::<UInt64Array>(),
+        ),
         DataType::Boolean => {
             let mut builder = BooleanBuilder::new();
             fixed().for_each(|value| builder.append_option(value.map(|value| value != 0)));
             Arc::new(builder.finish())
         }
         other => {
-            let longs: ArrayRef = Arc::new(fixed().map(|value| value.map(|value| value as i64)).collect::<Int64Array>());
-            let via = if *other == DataType::Date32 { arrow::compute::cast(&longs, &DataType::Int32)? } else { longs };
+            let longs: ArrayRef = Arc::new(
+                fixed()
+                    .map(|value| value.map(|value| value as i64))
+                    .collect::<Int64Array>(),
+            );
+            let via = if *other == DataType::Date32 {
+                arrow::compute::cast(&longs, &DataType::Int32)?
+            } else {
+                longs
+            };
             arrow::compute::cast(&via, other)?
         }
     })
@@ -161,7 +188,9 @@ impl ValueCounts {
                 entry.remove();
                 Ok(-1)
             }
-            _ => Err(Error::bug("an aggregate was told to forget a value that it does not hold")),
+            _ => Err(Error::bug(
+                "an aggregate was told to forget a value that it does not hold",
+            )),
         }
     }
 
@@ -179,13 +208,18 @@ impl ValueCounts {
 
     /// All entries: group, value, count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Value, i64)> {
-        self.counts.iter().map(|((group, value), count)| (*group, value, *count))
+        self.counts
+            .iter()
+            .map(|((group, value), count)| (*group, value, *count))
     }
 
     /// The entries of one group.
     pub(super) fn of_group(&self, group: u32) -> impl Iterator<Item = (u32, &Value, i64)> {
         let from = (group, Value::Fixed(i128::MIN));
-        self.counts.range(from..).take_while(move |((g, _), _)| *g == group).map(|((g, v), count)| (*g, v, *count))
+        self.counts
+            .range(from..)
+            .take_while(move |((g, _), _)| *g == group)
+            .map(|((g, v), count)| (*g, v, *count))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -211,7 +245,16 @@ mod tests {
 
     #[test]
     fn floats_order_as_in_sql_and_come_back() {
-        let floats = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, f64::MIN_POSITIVE, 2.0, f64::INFINITY, f64::NAN];
+        let floats = [
+            f64::NEG_INFINITY,
+            -1.5,
+            -0.0,
+            0.0,
+            f64::MIN_POSITIVE,
+            2.0,
+            f64::INFINITY,
+            f64::NAN,
+        ];
         let orders: Vec<i128> = floats.iter().map(|float| float_order(*float)).collect();
         assert!(orders.windows(2).all(|pair| pair[0] <= pair[1]), "{orders:?}");
         assert_eq!(orders[2], orders[3]);

@@ -43,19 +43,36 @@ impl View {
             let snapshot = collection.and_then(|collection| request.snapshots.get(&collection));
             let backfill = snapshot.and_then(|snapshot| {
                 // A table of the committer has one shard, which worker 0 reads for all.
-                let shards = if snapshot.is_view { worker..worker + 1 } else { 0..snapshot.table.shards() };
-                (snapshot.is_view || worker == 0)
-                    .then(|| snapshot.table.scan(snapshot.pin.clone(), snapshot.projection.clone(), shards))
+                let shards = if snapshot.is_view {
+                    worker..worker + 1
+                } else {
+                    0..snapshot.table.shards()
+                };
+                (snapshot.is_view || worker == 0).then(|| {
+                    snapshot
+                        .table
+                        .scan(snapshot.pin.clone(), snapshot.projection.clone(), shards)
+                })
             });
             let is_view = snapshot.is_some_and(|snapshot| snapshot.is_view);
-            edges.push(Edge { collection: *collection, is_view, queue: VecDeque::new(), backfill });
+            edges.push(Edge {
+                collection: *collection,
+                is_view,
+                queue: VecDeque::new(),
+                backfill,
+            });
         }
         if worker == 0 {
             for (input, rows) in built.constants.iter().filter(|(_, rows)| !rows.is_empty()) {
                 edges[*input].queue.push_back((request.epoch.0, rows.clone()));
             }
         }
-        let tables = request.plan.nodes.iter().enumerate().map(|(id, node)| (id, node.state_tables().len()));
+        let tables = request
+            .plan
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(id, node)| (id, node.state_tables().len()));
         View {
             dataflow,
             start: request.epoch.0,
@@ -77,8 +94,15 @@ impl View {
 
     /// Fails the view because a view that it reads has failed.
     pub(super) fn fail_with(&self, input: &View, error: &Error) {
-        let text = format!("cannot keep view `{}` current: view `{}`, which it reads, has failed", self.name, input.name);
-        self.status.fail(Error::new(error.kind(), "ENGINE-0002", text).sqlstate(error.state()).fact("cause", error.message()));
+        let text = format!(
+            "cannot keep view `{}` current: view `{}`, which it reads, has failed",
+            self.name, input.name
+        );
+        self.status.fail(
+            Error::new(error.kind(), "ENGINE-0002", text)
+                .sqlstate(error.state())
+                .fact("cause", error.message()),
+        );
     }
 
     pub(super) fn status(&self) -> &ViewStatus {
@@ -92,7 +116,10 @@ impl View {
 
     /// The views that it reads.
     pub(super) fn inputs(&self) -> impl Iterator<Item = CollectionId> {
-        self.edges.iter().filter(|edge| edge.is_view).filter_map(|edge| edge.collection)
+        self.edges
+            .iter()
+            .filter(|edge| edge.is_view)
+            .filter_map(|edge| edge.collection)
     }
 
     /// Queues changes of an input.
@@ -157,7 +184,10 @@ impl View {
                 }
             }
         }
-        let hold = self.peeks.front().map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
+        let hold = self
+            .peeks
+            .front()
+            .map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
         let target = self.outstanding.back().map_or(0, |epoch| epoch + 1).min(hold);
         for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let bound = match edge.collection {
@@ -185,7 +215,11 @@ impl View {
             let Some(scan) = &mut edge.backfill else {
                 continue;
             };
-            if edge.collection.and_then(|input| bounds.get(&input)).is_some_and(|first| *first < self.start) {
+            if edge
+                .collection
+                .and_then(|input| bounds.get(&input))
+                .is_some_and(|first| *first < self.start)
+            {
                 return Ok(false);
             }
             match scan.next_batch(BACKFILL_ROWS_PER_TURN)? {
@@ -204,7 +238,10 @@ impl View {
     /// # Returns
     /// What they published here; `None` if none was finished.
     pub(super) fn finish_epochs(&mut self) -> Option<Vec<(u64, Changes)>> {
-        let frontier = self.built.probe.with_frontier(|frontier: AntichainRef<u64>| frontier.first().copied());
+        let frontier = self
+            .built
+            .probe
+            .with_frontier(|frontier: AntichainRef<u64>| frontier.first().copied());
         let frontier = frontier.unwrap_or(u64::MAX);
         let before = self.outstanding.len();
         while self.outstanding.front().is_some_and(|epoch| *epoch < frontier) {
@@ -251,8 +288,13 @@ impl View {
         if let Some(error) = self.status.failure() {
             return Err(error.clone());
         }
-        let kernel = self.built.kernels.get(&peek.node).filter(|_| peek.table < self.tables[&peek.node]);
-        let kernel = kernel.ok_or_else(|| Error::bug(format!("node {} has no state table {}", peek.node, peek.table)))?;
+        let kernel = self
+            .built
+            .kernels
+            .get(&peek.node)
+            .filter(|_| peek.table < self.tables[&peek.node]);
+        let kernel =
+            kernel.ok_or_else(|| Error::bug(format!("node {} has no state table {}", peek.node, peek.table)))?;
         guarded(|| kernel.borrow().read(peek.table, peek.keys.as_deref()))
     }
 

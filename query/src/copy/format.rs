@@ -21,11 +21,25 @@ pub(super) struct Format {
 
 impl Format {
     pub(super) fn text() -> Format {
-        Format { is_csv: false, delimiter: b'\t', null: b"\\N".to_vec(), header: false, quote: b'"', escape: b'"' }
+        Format {
+            is_csv: false,
+            delimiter: b'\t',
+            null: b"\\N".to_vec(),
+            header: false,
+            quote: b'"',
+            escape: b'"',
+        }
     }
 
     pub(super) fn csv() -> Format {
-        Format { is_csv: true, delimiter: b',', null: Vec::new(), header: false, quote: b'"', escape: b'"' }
+        Format {
+            is_csv: true,
+            delimiter: b',',
+            null: Vec::new(),
+            header: false,
+            quote: b'"',
+            escape: b'"',
+        }
     }
 }
 
@@ -41,7 +55,14 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(format: Format, columns: usize) -> Reader {
-        Reader { format, pending: Vec::new(), columns: vec![Vec::new(); columns], line: 0, first_line: 1, ended: false }
+        Reader {
+            format,
+            pending: Vec::new(),
+            columns: vec![Vec::new(); columns],
+            line: 0,
+            first_line: 1,
+            ended: false,
+        }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -53,7 +74,11 @@ impl Reader {
         let count = self.rows();
         let width = self.columns.len();
         let first = std::mem::replace(&mut self.first_line, self.line + 1);
-        (first, count, std::mem::replace(&mut self.columns, vec![Vec::new(); width]))
+        (
+            first,
+            count,
+            std::mem::replace(&mut self.columns, vec![Vec::new(); width]),
+        )
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<()> {
@@ -66,7 +91,9 @@ impl Reader {
         }
         self.pending = pending[start..].to_vec();
         if self.pending.len() > ROW_BYTES_MAX {
-            return Err(self.bad("the row is too long").fact("limit", format!("{ROW_BYTES_MAX} bytes")));
+            return Err(self
+                .bad("the row is too long")
+                .fact("limit", format!("{ROW_BYTES_MAX} bytes")));
         }
         Ok(())
     }
@@ -83,7 +110,10 @@ impl Reader {
     /// The newline that ends the row at `start`; in CSV newlines inside quotes do not.
     fn end_of_row(&self, bytes: &[u8], start: usize) -> Option<usize> {
         if !self.format.is_csv {
-            return bytes[start..].iter().position(|byte| *byte == b'\n').map(|at| start + at);
+            return bytes[start..]
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map(|at| start + at);
         }
         let mut quoted = false;
         for (at, byte) in bytes.iter().enumerate().skip(start) {
@@ -110,10 +140,21 @@ impl Reader {
             self.ended = true;
             return Ok(());
         }
-        let values = if self.format.is_csv { self.csv_values(line)? } else { self.text_values(line)? };
+        let values = if self.format.is_csv {
+            self.csv_values(line)?
+        } else {
+            self.text_values(line)?
+        };
         if values.len() != self.columns.len() {
-            let reason = if values.len() < self.columns.len() { "missing data for a column" } else { "extra data after last expected column" };
-            return Err(self.bad(reason).fact("seen", format!("{} columns", values.len())).fact("expected", format!("{} columns", self.columns.len())));
+            let reason = if values.len() < self.columns.len() {
+                "missing data for a column"
+            } else {
+                "extra data after last expected column"
+            };
+            return Err(self
+                .bad(reason)
+                .fact("seen", format!("{} columns", values.len()))
+                .fact("expected", format!("{} columns", self.columns.len())));
         }
         for (column, value) in self.columns.iter_mut().zip(values) {
             column.push(value);
@@ -123,12 +164,23 @@ impl Reader {
 
     fn text_values(&self, line: &[u8]) -> Result<Vec<Option<String>>> {
         line.split(|byte| *byte == self.format.delimiter)
-            .map(|raw| if raw == self.format.null { Ok(None) } else { self.text(unescaped(raw)).map(Some) })
+            .map(|raw| {
+                if raw == self.format.null {
+                    Ok(None)
+                } else {
+                    self.text(unescaped(raw)).map(Some)
+                }
+            })
             .collect()
     }
 
     fn csv_values(&self, line: &[u8]) -> Result<Vec<Option<String>>> {
-        let Format { delimiter, quote, escape, .. } = self.format;
+        let Format {
+            delimiter,
+            quote,
+            escape,
+            ..
+        } = self.format;
         let (mut values, mut value, mut quoted, mut was_quoted) = (Vec::new(), Vec::new(), false, false);
         let mut bytes = line.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
@@ -149,7 +201,11 @@ impl Reader {
     }
 
     fn csv_value(&self, value: Vec<u8>, was_quoted: bool) -> Result<Option<String>> {
-        if !was_quoted && value == self.format.null { Ok(None) } else { self.text(value).map(Some) }
+        if !was_quoted && value == self.format.null {
+            Ok(None)
+        } else {
+            self.text(value).map(Some)
+        }
     }
 
     fn text(&self, bytes: Vec<u8>) -> Result<String> {

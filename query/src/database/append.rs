@@ -24,7 +24,10 @@ impl Database {
     /// The epoch of the rows.
     pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
         let table = self.appendable(table)?;
-        let batches = rows.iter().map(|batch| self.complete(&table, batch)).collect::<Result<Vec<_>>>()?;
+        let batches = rows
+            .iter()
+            .map(|batch| self.complete(&table, batch))
+            .collect::<Result<Vec<_>>>()?;
         let schema = nullable_columns(&table);
         let rows = concat_batches(&schema, &batches)?;
         check_not_null(&table, &rows)?;
@@ -36,7 +39,13 @@ impl Database {
             on_conflict: OnConflict::Refuse,
             truncate: false,
         };
-        let epoch = self.engine.commit(Commit { writes: vec![write], ..Commit::default() }).await?;
+        let epoch = self
+            .engine
+            .commit(Commit {
+                writes: vec![write],
+                ..Commit::default()
+            })
+            .await?;
         self.engine.wait_visible(epoch).await?;
         Ok(epoch)
     }
@@ -55,7 +64,10 @@ impl Database {
             Some(object) => Err(Error::new(
                 ErrorKind::Invalid,
                 "SQL-0210",
-                format!("cannot append to {} \"{name}\": its rows come from elsewhere", object.kind()),
+                format!(
+                    "cannot append to {} \"{name}\": its rows come from elsewhere",
+                    object.kind()
+                ),
             )
             .sqlstate("42809")),
         }
@@ -68,18 +80,30 @@ impl Database {
                 return Err(Error::new(
                     ErrorKind::Invalid,
                     "SQL-0302",
-                    format!("column \"{}\" of relation \"{}\" does not exist", field.name(), table.definition.name),
+                    format!(
+                        "column \"{}\" of relation \"{}\" does not exist",
+                        field.name(),
+                        table.definition.name
+                    ),
                 )
                 .sqlstate("42703"));
             }
         }
-        let columns = table.definition.columns.iter().zip(table.columns.fields()).map(|(definition, field)| {
-            match batch.column_by_name(field.name()) {
-                Some(column) => assign(column, field),
-                None => self.default_column(definition.default.as_deref(), field, batch.num_rows()),
-            }
-        });
-        Changes::batch(nullable_columns(table), columns.collect::<Result<Vec<_>>>()?, batch.num_rows())
+        let columns =
+            table
+                .definition
+                .columns
+                .iter()
+                .zip(table.columns.fields())
+                .map(|(definition, field)| match batch.column_by_name(field.name()) {
+                    Some(column) => assign(column, field),
+                    None => self.default_column(definition.default.as_deref(), field, batch.num_rows()),
+                });
+        Changes::batch(
+            nullable_columns(table),
+            columns.collect::<Result<Vec<_>>>()?,
+            batch.num_rows(),
+        )
     }
 
     /// A column's default, once for all rows of a batch.
@@ -101,12 +125,19 @@ impl Database {
         let expr = simplifier.simplify(expr).map_err(from_datafusion)?;
         let physical = create_physical_expr(&expr, &empty, &props).map_err(from_datafusion)?;
         let nothing = Changes::batch(Arc::new(Schema::empty()), Vec::new(), rows)?;
-        physical.evaluate(&nothing).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
+        physical
+            .evaluate(&nothing)
+            .and_then(|value| value.into_array(rows))
+            .map_err(from_datafusion)
     }
 }
 
 fn nullable_columns(table: &Table) -> SchemaRef {
-    let fields: Vec<Field> =
-        table.columns.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let fields: Vec<Field> = table
+        .columns
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
     Arc::new(Schema::new(fields))
 }

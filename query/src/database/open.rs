@@ -30,17 +30,28 @@ impl Database {
     /// `Corrupt`: the log is damaged in its middle; the error names file and offset and nothing was changed.
     pub async fn open(config: DatabaseConfig) -> Result<Arc<Database>> {
         let retention = Arc::new(Retention::default());
-        let errors = Arc::new(VersionedTable::new(errors_schema(), 1, true, retention.clone(), HISTORY_BYTES));
+        let errors = Arc::new(VersionedTable::new(
+            errors_schema(),
+            1,
+            true,
+            retention.clone(),
+            HISTORY_BYTES,
+        ));
         let engine_config = EngineConfig {
             workers: config.workers,
             log_dir: config.data_dir.as_ref().map(|dir| dir.join("log")),
-            retention: RetentionRule { epochs: config.retain_epochs, time: config.retain_time },
+            retention: RetentionRule {
+                epochs: config.retain_epochs,
+                time: config.retain_time,
+            },
         };
         let mut definitions = Definitions::default();
-        let recovered =
-            Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())], |_, text, tables| {
-                definitions.take(text, tables, &retention, config.transient_tables)
-            })?;
+        let recovered = Recovered::open(
+            engine_config,
+            retention.clone(),
+            &[(ERRORS, errors.clone())],
+            |_, text, tables| definitions.take(text, tables, &retention, config.transient_tables),
+        )?;
         let engine = recovered.start()?;
         let planner = crate::plan::base_state(&config)?;
         let database = Arc::new(Database {
@@ -84,13 +95,16 @@ impl Database {
 
 /// A table with empty contents.
 pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
-    let versioned =
-        |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
-    let keeps_rows = !definition.is_source
-        && !(transient && definition.connector.is_some() && definition.primary_key.is_empty());
+    let versioned = |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
+    let keeps_rows =
+        !definition.is_source && !(transient && definition.connector.is_some() && definition.primary_key.is_empty());
     Ok(Table {
         columns: definition.visible_columns()?,
-        versioned: if keeps_rows { Some(versioned(definition.stored_schema()?)) } else { None },
+        versioned: if keeps_rows {
+            Some(versioned(definition.stored_schema()?))
+        } else {
+            None
+        },
         offsets: definition.offsets.map(|_| versioned(offsets_schema(&definition.name))),
         definition,
     })

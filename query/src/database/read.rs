@@ -20,7 +20,10 @@ const SCAN_ROWS: usize = 8192;
 /// What a name means to a reader.
 enum Target {
     /// A table or a view: versions of many epochs.
-    Versioned { readable: Readable, table: Arc<VersionedTable> },
+    Versioned {
+        readable: Readable,
+        table: Arc<VersionedTable>,
+    },
     /// State of an operator: the newest epoch.
     State { readable: Readable, table: StateTable },
 }
@@ -51,8 +54,14 @@ impl Database {
         }
         for view in catalog.materialized_views() {
             let sizes = self.engine.state_sizes(view.definition.id).await?;
-            for state in self.state_tables(&catalog).into_iter().filter(|state| state.view.definition.id == view.definition.id) {
-                let size = sizes.iter().find(|(node, table, _, _)| (*node, *table) == (state.node, state.table));
+            for state in self
+                .state_tables(&catalog)
+                .into_iter()
+                .filter(|state| state.view.definition.id == view.definition.id)
+            {
+                let size = sizes
+                    .iter()
+                    .find(|(node, table, _, _)| (*node, *table) == (state.node, state.table));
                 let (rows, bytes) = size.map_or((0, 0), |(_, _, rows, bytes)| (*rows, *bytes));
                 found.push(self.describe_state(&state, rows, bytes));
             }
@@ -61,7 +70,13 @@ impl Database {
         Ok(found)
     }
 
-    fn describe_versioned(&self, schema: &str, table: &VersionedTable, columns: SchemaRef, kind: ReadableKind) -> Readable {
+    fn describe_versioned(
+        &self,
+        schema: &str,
+        table: &VersionedTable,
+        columns: SchemaRef,
+        kind: ReadableKind,
+    ) -> Readable {
         let statistics = table.statistics();
         let identity = table.schema();
         let key = identity.unique && identity.key.iter().all(|key| *key < columns.fields().len());
@@ -132,7 +147,10 @@ impl Database {
                 }
                 let table = self.state_table(catalog, name)?;
                 self.check_view(&table.view)?;
-                Ok(Target::State { readable: self.describe_state(&table, 0, 0), table })
+                Ok(Target::State {
+                    readable: self.describe_state(&table, 0, 0),
+                    table,
+                })
             }
             "cenote_catalog" if name == "errors" => {
                 let table = self.errors.clone();
@@ -171,11 +189,21 @@ impl Database {
                         .map(|column| arrays[wanted.iter().position(|w| w == column).expect("same set")].clone())
                         .collect();
                     let found = table.lookup(&ordered, &pin)?;
-                    (found.rows.project(&(0..readable.columns.fields().len()).collect::<Vec<_>>())?, found.key_of_row)
+                    (
+                        found
+                            .rows
+                            .project(&(0..readable.columns.fields().len()).collect::<Vec<_>>())?,
+                        found.key_of_row,
+                    )
                 } else {
                     scan_for(&table, &readable, &pin, &wanted, &arrays)?
                 };
-                Ok(LookupRows { epoch: pin.epoch(), readable, rows, key_of_row })
+                Ok(LookupRows {
+                    epoch: pin.epoch(),
+                    readable,
+                    rows,
+                    key_of_row,
+                })
             }
             Target::State { table, .. } => {
                 let by_key = same_set(&wanted, &readable.key) && !readable.key.is_empty();
@@ -185,7 +213,12 @@ impl Database {
                 self.engine.wait_visible(epoch).await?;
                 let all = concat_batches(&readable.columns, &rows.remove(0))?;
                 let (rows, key_of_row) = matching(&all, &wanted, &arrays)?;
-                Ok(LookupRows { readable, epoch, rows, key_of_row })
+                Ok(LookupRows {
+                    readable,
+                    epoch,
+                    rows,
+                    key_of_row,
+                })
             }
         }
     }
@@ -197,7 +230,11 @@ impl Database {
     ///
     /// # Errors
     /// `Expired`: the cursor's epoch is no longer retained.
-    pub async fn scan_page(&self, request: ScanRequest, limit: usize) -> Result<(RecordBatch, Epoch, Option<ScanCursor>)> {
+    pub async fn scan_page(
+        &self,
+        request: ScanRequest,
+        limit: usize,
+    ) -> Result<(RecordBatch, Epoch, Option<ScanCursor>)> {
         let limit = limit.max(1);
         let opened = self.open_scan(&request).await?;
         let schema = opened.schema.clone();
@@ -219,7 +256,10 @@ impl Database {
         let rows = concat_batches(&schema, &parts)?;
         let more = rows.num_rows() > limit;
         let rows = rows.slice(0, rows.num_rows().min(limit));
-        let cursor = more.then(|| ScanCursor { epoch, position: skip + rows.num_rows() as u64 });
+        let cursor = more.then(|| ScanCursor {
+            epoch,
+            position: skip + rows.num_rows() as u64,
+        });
         Ok((rows, epoch, cursor))
     }
 
@@ -234,9 +274,16 @@ impl Database {
         let columns = target.readable().columns.clone();
         let projection = match &request.columns {
             None => (0..columns.fields().len()).collect(),
-            Some(names) => names.iter().map(|name| position_of(&columns, name)).collect::<Result<Vec<_>>>()?,
+            Some(names) => names
+                .iter()
+                .map(|name| position_of(&columns, name))
+                .collect::<Result<Vec<_>>>()?,
         };
-        let filter = request.filter.as_ref().map(|sql| self.predicate(sql, &columns)).transpose()?;
+        let filter = request
+            .filter
+            .as_ref()
+            .map(|sql| self.predicate(sql, &columns))
+            .transpose()?;
         let schema = Arc::new(columns.project(&projection)?);
         let wanted = request.cursor.map(|cursor| cursor.epoch).or(request.epoch);
         match target {
@@ -249,14 +296,22 @@ impl Database {
                             "STATE-0105",
                             format!("cannot read at epoch {epoch}: it is not sealed yet"),
                         );
-                        return Err(error.sqlstate("22023").fact("newest", format!("epoch {}", self.epoch())));
+                        return Err(error
+                            .sqlstate("22023")
+                            .fact("newest", format!("epoch {}", self.epoch())));
                     }
                     Some(epoch) => self.engine.retention().pin(epoch)?,
                 };
                 let epoch = pin.epoch();
                 let all = (0..columns.fields().len()).collect();
                 let source = Source::Table(table.scan(pin, all, 0..table.shards()));
-                Ok(OpenScan { schema, epoch, projection, filter, source })
+                Ok(OpenScan {
+                    schema,
+                    epoch,
+                    projection,
+                    filter,
+                    source,
+                })
             }
             Target::State { table, .. } => {
                 let (epoch, mut rows) = self.engine.read_state(vec![table.read(None)]).await?;
@@ -270,27 +325,38 @@ impl Database {
                 }
                 self.engine.wait_visible(epoch).await?;
                 let source = Source::Rows(rows.remove(0).into_iter());
-                Ok(OpenScan { schema, epoch, projection, filter, source })
+                Ok(OpenScan {
+                    schema,
+                    epoch,
+                    projection,
+                    filter,
+                    source,
+                })
             }
         }
     }
 
     fn predicate(&self, sql: &str, columns: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
         let schema = DFSchema::try_from(columns.as_ref().clone()).map_err(from_datafusion)?;
-        let expr = self.planner.create_logical_expr(sql, &schema).map_err(from_datafusion)?;
+        let expr = self
+            .planner
+            .create_logical_expr(sql, &schema)
+            .map_err(from_datafusion)?;
         let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
             .with_schema(Arc::new(schema.clone()))
             .build();
         let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
         let expr = simplifier.coerce(expr, &schema).map_err(from_datafusion)?;
-        let physical =
-            create_physical_expr(&expr, &schema, self.planner.execution_props()).map_err(from_datafusion)?;
+        let physical = create_physical_expr(&expr, &schema, self.planner.execution_props()).map_err(from_datafusion)?;
         match physical.data_type(columns).map_err(from_datafusion)? {
             DataType::Boolean => Ok(physical),
             other => Err(Error::new(
                 ErrorKind::Invalid,
                 "SQL-0307",
-                format!("cannot filter rows: the condition is of type {}", crate::types::type_name(&other)),
+                format!(
+                    "cannot filter rows: the condition is of type {}",
+                    crate::types::type_name(&other)
+                ),
             )
             .sqlstate("42804")),
         }
@@ -304,7 +370,12 @@ impl Database {
         self.changes_now(name, from, snapshot)
     }
 
-    pub(crate) fn changes_now(self: &Arc<Self>, name: &str, from: Option<Epoch>, snapshot: bool) -> Result<ChangeStream> {
+    pub(crate) fn changes_now(
+        self: &Arc<Self>,
+        name: &str,
+        from: Option<Epoch>,
+        snapshot: bool,
+    ) -> Result<ChangeStream> {
         let Target::Versioned { readable, table } = self.target(&self.catalog(), name)? else {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -317,7 +388,10 @@ impl Database {
 
     /// Order-independent digest of a collection's contents: hex text, rows, epoch.
     pub async fn digest(&self, name: &str) -> Result<(String, u64, Epoch)> {
-        let request = ScanRequest { name: name.to_string(), ..ScanRequest::default() };
+        let request = ScanRequest {
+            name: name.to_string(),
+            ..ScanRequest::default()
+        };
         let opened = self.open_scan(&request).await?;
         let epoch = opened.epoch;
         let (mut stream, mut digest, mut rows) = (opened.batches(SCAN_ROWS), Digest::default(), 0);
@@ -339,25 +413,80 @@ impl Database {
             value: self.epoch().0 as f64,
         }];
         let mut add = |name, help, kind, label, value: String, figure: u64| {
-            metrics.push(Metric { name, help, kind, labels: vec![(label, value)], value: figure as f64 });
+            metrics.push(Metric {
+                name,
+                help,
+                kind,
+                labels: vec![(label, value)],
+                value: figure as f64,
+            });
         };
         for source in self.sources.progress() {
             let name = || source.name.clone();
-            add("cenote_source_rows_total", "Rows read by a source.", "counter", "source", name(), source.rows());
-            add("cenote_source_bad_rows_total", "Rows that could not be read.", "counter", "source", name(), source.bad_rows());
-            add("cenote_source_bytes_total", "Bytes read by a source.", "counter", "source", name(), source.bytes());
-            add("cenote_source_expected_bytes", "Bytes there are to read, as far as known.", "gauge", "source", name(), source.bytes_expected());
+            add(
+                "cenote_source_rows_total",
+                "Rows read by a source.",
+                "counter",
+                "source",
+                name(),
+                source.rows(),
+            );
+            add(
+                "cenote_source_bad_rows_total",
+                "Rows that could not be read.",
+                "counter",
+                "source",
+                name(),
+                source.bad_rows(),
+            );
+            add(
+                "cenote_source_bytes_total",
+                "Bytes read by a source.",
+                "counter",
+                "source",
+                name(),
+                source.bytes(),
+            );
+            add(
+                "cenote_source_expected_bytes",
+                "Bytes there are to read, as far as known.",
+                "gauge",
+                "source",
+                name(),
+                source.bytes_expected(),
+            );
         }
         for object in self.catalog().objects() {
             if let Some((table, _, _)) = contents(object) {
                 let statistics = table.statistics();
                 let name = || object.name().to_string();
-                add("cenote_rows", "Rows of a table or view.", "gauge", "name", name(), statistics.rows);
-                add("cenote_memory_bytes", "Bytes of memory of a table or view.", "gauge", "name", name(), statistics.bytes);
+                add(
+                    "cenote_rows",
+                    "Rows of a table or view.",
+                    "gauge",
+                    "name",
+                    name(),
+                    statistics.rows,
+                );
+                add(
+                    "cenote_memory_bytes",
+                    "Bytes of memory of a table or view.",
+                    "gauge",
+                    "name",
+                    name(),
+                    statistics.bytes,
+                );
             }
             if let Object::MaterializedView(view) = object {
                 let failed = view.status.failure().is_some() as u64;
-                add("cenote_view_failed", "1 if a view has failed.", "gauge", "name", object.name().to_string(), failed);
+                add(
+                    "cenote_view_failed",
+                    "1 if a view has failed.",
+                    "gauge",
+                    "name",
+                    object.name().to_string(),
+                    failed,
+                );
             }
         }
         metrics
@@ -371,7 +500,10 @@ impl Database {
         snapshot: bool,
         end: Option<BoxFuture<'static, Result<Option<Epoch>>>>,
     ) -> Result<ChangeStream> {
-        let mut fields = vec![Field::new("epoch", DataType::UInt64, false), Field::new("weight", DataType::Int64, false)];
+        let mut fields = vec![
+            Field::new("epoch", DataType::UInt64, false),
+            Field::new("weight", DataType::Int64, false),
+        ];
         fields.extend(columns.fields().iter().map(|field| field.as_ref().clone()));
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let pin = match from {
@@ -382,12 +514,25 @@ impl Database {
         table.changes(pin.epoch(), pin.epoch())?;
         let width = columns.fields().len();
         let scan = snapshot.then(|| table.scan(pin.clone(), (0..width).collect(), 0..table.shards()));
-        let state = Follow { database: self.clone(), table, schema: schema.clone(), width, after: pin.epoch(), pin: Some(pin), scan, end, until: None };
+        let state = Follow {
+            database: self.clone(),
+            table,
+            schema: schema.clone(),
+            width,
+            after: pin.epoch(),
+            pin: Some(pin),
+            scan,
+            end,
+            until: None,
+        };
         let batches = futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|batch| (batch, state)))
         });
-        Ok(ChangeStream { schema, batches: batches.boxed() })
+        Ok(ChangeStream {
+            schema,
+            batches: batches.boxed(),
+        })
     }
 }
 
@@ -444,8 +589,13 @@ impl Follow {
         let mut visible = self.database.engine.progress().subscribe();
         let after = self.after;
         let newer = visible.wait_for(|epoch| *epoch > after);
-        let stopped =
-            || Error::new(ErrorKind::Unavailable, "ENGINE-0001", "cannot follow changes: the engine has stopped");
+        let stopped = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "ENGINE-0001",
+                "cannot follow changes: the engine has stopped",
+            )
+        };
         let Some(end) = &mut self.end else {
             return newer.await.map(|epoch| Some(*epoch)).map_err(|_| stopped());
         };
@@ -463,11 +613,17 @@ impl Follow {
         Error::new(
             ErrorKind::Expired,
             "READ-0003",
-            format!("cannot follow changes after epoch {}: the reader is too slow", self.after),
+            format!(
+                "cannot follow changes after epoch {}: the reader is too slow",
+                self.after
+            ),
         )
         .sqlstate("72000")
         .fact("cause", error.message())
-        .attempt(format!("read the contents again and resume from their epoch (last delivered: {})", self.after))
+        .attempt(format!(
+            "read the contents again and resume from their epoch (last delivered: {})",
+            self.after
+        ))
     }
 
     fn labelled(&self, epoch: Epoch, changes: &Changes) -> Result<RecordBatch> {
@@ -503,7 +659,9 @@ impl OpenScan {
                 let batch = match &self.filter {
                     None => batch,
                     Some(filter) => {
-                        let mask = filter.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows()));
+                        let mask = filter
+                            .evaluate(&batch)
+                            .and_then(|value| value.into_array(batch.num_rows()));
                         let mask = mask.map_err(from_datafusion)?;
                         arrow::compute::filter_record_batch(&batch, arrow::array::AsArray::as_boolean(&mask))?
                     }
@@ -517,12 +675,15 @@ impl OpenScan {
 
 fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, ReadableKind)> {
     match object {
-        Object::Table(table) => {
-            table.versioned.clone().map(|versioned| (versioned, table.columns.clone(), ReadableKind::Table))
-        }
-        Object::MaterializedView(view) => {
-            Some((view.versioned.clone(), view.columns.clone(), ReadableKind::MaterializedView))
-        }
+        Object::Table(table) => table
+            .versioned
+            .clone()
+            .map(|versioned| (versioned, table.columns.clone(), ReadableKind::Table)),
+        Object::MaterializedView(view) => Some((
+            view.versioned.clone(),
+            view.columns.clone(),
+            ReadableKind::MaterializedView,
+        )),
         Object::View(_) => None,
     }
 }
@@ -530,15 +691,22 @@ fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, Readable
 fn position_of(columns: &SchemaRef, name: &str) -> Result<usize> {
     columns.index_of(name).map_err(|_| {
         let names: Vec<&str> = columns.fields().iter().map(|field| field.name().as_str()).collect();
-        Error::new(ErrorKind::Invalid, "SQL-0302", format!("column \"{name}\" does not exist"))
-            .sqlstate("42703")
-            .fact("columns", names.join(", "))
+        Error::new(
+            ErrorKind::Invalid,
+            "SQL-0302",
+            format!("column \"{name}\" does not exist"),
+        )
+        .sqlstate("42703")
+        .fact("columns", names.join(", "))
     })
 }
 
 fn wanted_columns(readable: &Readable, columns: &[String]) -> Result<Vec<usize>> {
     if !columns.is_empty() {
-        return columns.iter().map(|name| position_of(&readable.columns, name)).collect();
+        return columns
+            .iter()
+            .map(|name| position_of(&readable.columns, name))
+            .collect();
     }
     if readable.key.is_empty() {
         return Err(Error::new(
@@ -566,14 +734,25 @@ fn key_arrays(readable: &Readable, wanted: &[usize], keys: &[Vec<Option<String>>
     let parsed = wanted.iter().enumerate().map(|(index, column)| {
         let texts: StringArray = keys.iter().map(|key| key[index].as_deref()).collect();
         let field = readable.columns.field(*column);
-        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let options = CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        };
         let texts: ArrayRef = Arc::new(texts);
         cast_with_options(&texts, field.data_type(), &options).map_err(|_| {
-            let bad = keys.iter().filter_map(|key| key[index].as_deref()).next().unwrap_or_default();
+            let bad = keys
+                .iter()
+                .filter_map(|key| key[index].as_deref())
+                .next()
+                .unwrap_or_default();
             let kind = crate::types::type_name(field.data_type());
-            Error::new(ErrorKind::Invalid, "EVAL-0003", format!("invalid input syntax for type {kind}: \"{bad}\""))
-                .sqlstate("22P02")
-                .fact("column", field.name())
+            Error::new(
+                ErrorKind::Invalid,
+                "EVAL-0003",
+                format!("invalid input syntax for type {kind}: \"{bad}\""),
+            )
+            .sqlstate("22P02")
+            .fact("column", field.name())
         })
     });
     parsed.collect()
@@ -605,11 +784,17 @@ fn scan_for(
 /// The rows of a batch that have one of the keys, and which.
 fn matching(batch: &RecordBatch, wanted: &[usize], keys: &[ArrayRef]) -> Result<(RecordBatch, Vec<usize>)> {
     let columns: Vec<ArrayRef> = wanted.iter().map(|column| batch.column(*column).clone()).collect();
-    let fields = columns.iter().map(|column| arrow::row::SortField::new(column.data_type().clone())).collect();
+    let fields = columns
+        .iter()
+        .map(|column| arrow::row::SortField::new(column.data_type().clone()))
+        .collect();
     let converter = arrow::row::RowConverter::new(fields)?;
     let (rows, keys) = (converter.convert_columns(&columns)?, converter.convert_columns(keys)?);
-    let positions: std::collections::HashMap<&[u8], usize> =
-        keys.iter().enumerate().map(|(position, key)| (key.data(), position)).collect();
+    let positions: std::collections::HashMap<&[u8], usize> = keys
+        .iter()
+        .enumerate()
+        .map(|(position, key)| (key.data(), position))
+        .collect();
     let (mut found, mut key_of_row) = (Vec::new(), Vec::new());
     for (row, value) in rows.iter().enumerate() {
         if let Some(position) = positions.get(value.data()) {

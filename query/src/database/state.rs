@@ -27,7 +27,13 @@ impl Database {
         for view in catalog.materialized_views() {
             for (node, operator) in view.plan.nodes.iter().enumerate() {
                 for (table, schema) in operator.state_tables().into_iter().enumerate() {
-                    found.push(StateTable { view: view.clone(), node, table, schema, operator: operator.kind() });
+                    found.push(StateTable {
+                        view: view.clone(),
+                        node,
+                        table,
+                        schema,
+                        operator: operator.kind(),
+                    });
                 }
             }
         }
@@ -35,11 +41,18 @@ impl Database {
     }
 
     pub(crate) fn state_table(&self, catalog: &Catalog, name: &str) -> Result<StateTable> {
-        self.state_tables(catalog).into_iter().find(|table| table.schema.name == name).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, "SQL-0202", format!("relation \"cenote_state.{name}\" does not exist"))
+        self.state_tables(catalog)
+            .into_iter()
+            .find(|table| table.schema.name == name)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0202",
+                    format!("relation \"cenote_state.{name}\" does not exist"),
+                )
                 .sqlstate("42P01")
                 .attempt("SELECT * FROM cenote_catalog.state_tables lists them")
-        })
+            })
     }
 
     /// Reads whole state tables, all at one epoch.
@@ -48,11 +61,16 @@ impl Database {
         catalog: &Catalog,
         names: Vec<String>,
     ) -> Result<(Epoch, HashMap<String, (SchemaRef, Vec<RecordBatch>)>)> {
-        let tables =
-            names.iter().map(|name| self.state_table(catalog, name)).collect::<Result<Vec<_>>>()?;
+        let tables = names
+            .iter()
+            .map(|name| self.state_table(catalog, name))
+            .collect::<Result<Vec<_>>>()?;
         let reads = tables.iter().map(|table| table.read(None)).collect();
         let (epoch, rows) = self.engine.read_state(reads).await?;
-        let states = tables.into_iter().zip(rows).map(|(table, rows)| (table.schema.name, (table.schema.columns, rows)));
+        let states = tables
+            .into_iter()
+            .zip(rows)
+            .map(|(table, rows)| (table.schema.name, (table.schema.columns, rows)));
         Ok((epoch, states.collect()))
     }
 }
@@ -60,6 +78,11 @@ impl Database {
 impl StateTable {
     /// The engine's read of it.
     pub(crate) fn read(&self, keys: Option<Vec<ArrayRef>>) -> StateRead {
-        StateRead { view: self.view.definition.id, node: self.node, table: self.table, keys }
+        StateRead {
+            view: self.view.definition.id,
+            node: self.node,
+            table: self.table,
+            keys,
+        }
     }
 }

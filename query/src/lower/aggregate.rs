@@ -6,7 +6,7 @@ use cenote_engine::plan::{Aggregate as AggregateNode, AggregateCall, AggregateFu
 use cenote_statestore::Result;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::AggregateFunction as CallExpr;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan};
 use std::sync::Arc;
 
 /// An aggregate call with its columns still expressions.
@@ -31,7 +31,11 @@ impl Below {
                 Expr::Column(column) => column.name.clone(),
                 _ => format!("expr_{}", index + 1),
             };
-            let name = if seen.insert(own.clone()) { own } else { format!("{own}_{}", index + 1) };
+            let name = if seen.insert(own.clone()) {
+                own
+            } else {
+                format!("{own}_{}", index + 1)
+            };
             seen.insert(name.clone());
             named.push((None, Arc::new(Field::new(name, DataType::Null, true))));
         }
@@ -49,18 +53,35 @@ impl Below {
 
 impl Lowering {
     pub(super) fn lower_aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Lowered> {
-        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+        if aggregate
+            .group_expr
+            .iter()
+            .any(|expr| matches!(expr, Expr::GroupingSet(_)))
+        {
             return Err(not_supported("GROUPING SETS, ROLLUP and CUBE"));
         }
         let input = self.lower(&aggregate.input)?;
         let mut below = Below(aggregate.group_expr.iter().map(|expr| unalias(expr).clone()).collect());
         let keys = below.0.len();
-        let calls: Vec<Call> =
-            aggregate.aggr_expr.iter().map(|expr| call_of(expr, &mut below, &input.schema)).collect::<Result<_>>()?;
+        let calls: Vec<Call> = aggregate
+            .aggr_expr
+            .iter()
+            .map(|expr| call_of(expr, &mut below, &input.schema))
+            .collect::<Result<_>>()?;
         let names = below.names();
         let key_positions: Vec<usize> = (0..keys).collect();
         let projected = self.project(input, &below.0, &df_schema(names)?, &key_positions)?;
-        self.aggregate_node(plan, projected, keys, calls, &aggregate.schema)
+        // The node's own schema may be older than the casts that type coercion put below its calls.
+        let planned = aggregate
+            .aggr_expr
+            .iter()
+            .map(|expr| {
+                unalias(expr)
+                    .get_type(aggregate.input.schema())
+                    .map_err(crate::error::from_datafusion)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.aggregate_node(plan, projected, keys, calls, &planned, &aggregate.schema)
     }
 
     fn aggregate_node(
@@ -69,6 +90,7 @@ impl Lowering {
         input: Lowered,
         keys: usize,
         calls: Vec<Call>,
+        planned: &[DataType],
         names: &DFSchema,
     ) -> Result<Lowered> {
         let input_schema = self.schema_of(input.node);
@@ -79,9 +101,20 @@ impl Lowering {
                 input_schema.field(index).data_type().clone()
             } else {
                 let call = &calls[index - keys];
-                let output = result_type(call, &input_schema, field.data_type())?;
-                let Call { function, argument, filter, distinct } = *call;
-                node_calls.push(AggregateCall { function, argument, filter, distinct, output: output.clone() });
+                let output = result_type(call, &input_schema, &planned[index - keys])?;
+                let Call {
+                    function,
+                    argument,
+                    filter,
+                    distinct,
+                } = *call;
+                node_calls.push(AggregateCall {
+                    function,
+                    argument,
+                    filter,
+                    distinct,
+                    output: output.clone(),
+                });
                 output
             };
             fields.push((qualifier.cloned(), Arc::new(Field::new(field.name(), data_type, true))));
@@ -97,7 +130,11 @@ impl Lowering {
             input_schema,
         };
         let node = self.add(Node::Aggregate(node));
-        Ok(Lowered { node, schema: Arc::new(schema), key: Some((0..keys).collect()) })
+        Ok(Lowered {
+            node,
+            schema: Arc::new(schema),
+            key: Some((0..keys).collect()),
+        })
     }
 
     pub(super) fn lower_distinct(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> Result<Lowered> {
@@ -106,7 +143,7 @@ impl Lowering {
         let exprs: Vec<Expr> = (0..count).map(|column| column_expr(&input.schema, column)).collect();
         let (names, keys): (DFSchema, Vec<usize>) = (input.schema.as_ref().clone(), (0..count).collect());
         let projected = self.project(input, &exprs, &names, &keys)?;
-        self.aggregate_node(plan, projected, count, Vec::new(), &names)
+        self.aggregate_node(plan, projected, count, Vec::new(), &[], &names)
     }
 }
 
@@ -138,7 +175,10 @@ fn is_integer_column(expr: &Expr, input: &DFSchema) -> bool {
         return false;
     };
     input.maybe_index_of_column(column).is_some_and(|index| {
-        matches!(input.field(index).data_type(), DataType::Int16 | DataType::Int32 | DataType::Int64)
+        matches!(
+            input.field(index).data_type(),
+            DataType::Int16 | DataType::Int32 | DataType::Int64
+        )
     })
 }
 
@@ -174,7 +214,12 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
     let filter = params.filter.as_ref().map(|filter| below.position(filter));
     // The extreme of different values is the extreme of all.
     let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-    Ok(Call { function, argument, filter, distinct: params.distinct && !extreme })
+    Ok(Call {
+        function,
+        argument,
+        filter,
+        distinct: params.distinct && !extreme,
+    })
 }
 
 /// Type of an aggregate's result: as planned, which has PostgreSQL's rules in it.
@@ -189,13 +234,19 @@ fn result_type(call: &Call, input: &SchemaRef, planned: &DataType) -> Result<Dat
         (
             _,
             Some(
-                DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(_, _) | DataType::Float32
+                DataType::Int16
+                | DataType::Int32
+                | DataType::Int64
+                | DataType::Decimal128(_, _)
+                | DataType::Float32
                 | DataType::Float64,
             ),
         ) => Ok(planned.clone()),
-        (function, Some(argument)) => {
-            Err(not_supported(format!("{}() of {}", function.name(), crate::types::type_name(argument))))
-        }
+        (function, Some(argument)) => Err(not_supported(format!(
+            "{}() of {}",
+            function.name(),
+            crate::types::type_name(argument)
+        ))),
         (function, None) => Err(not_supported(format!("{}() without an argument", function.name()))),
     }
 }

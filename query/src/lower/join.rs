@@ -56,7 +56,11 @@ impl Lowering {
             Some(filter) => Some(Arc::new(Condition(physical(filter, &pair)?)) as Arc<dyn Predicate>),
             None => None,
         };
-        let output = if kind.gives_pairs() { pair } else { left.schema.as_ref().clone() };
+        let output = if kind.gives_pairs() {
+            pair
+        } else {
+            left.schema.as_ref().clone()
+        };
         let key = join_key(kind, &left, &right, &right_keys);
         let schema: SchemaRef = Arc::new(output.as_arrow().clone());
         let node = self.add(Node::Join(JoinNode {
@@ -72,12 +76,19 @@ impl Lowering {
             right_schema,
             schema,
         }));
-        let joined = Lowered { node, schema: Arc::new(output), key };
+        let joined = Lowered {
+            node,
+            schema: Arc::new(output),
+            key,
+        };
         // Computed keys are left out again.
         let left_columns = 0..left_width;
         let right_columns = left_schema.fields().len()..left_schema.fields().len() + right_width;
-        let kept: Vec<usize> =
-            if kind.gives_pairs() { left_columns.chain(right_columns).collect() } else { left_columns.collect() };
+        let kept: Vec<usize> = if kind.gives_pairs() {
+            left_columns.chain(right_columns).collect()
+        } else {
+            left_columns.collect()
+        };
         let exprs: Vec<Expr> = kept.iter().map(|column| column_expr(&joined.schema, *column)).collect();
         self.project(joined, &exprs, &join.schema, &[])
     }
@@ -89,8 +100,11 @@ impl Lowering {
     fn with_keys(&mut self, input: Lowered, keys: &[&Expr]) -> Result<(Lowered, Vec<usize>)> {
         let width = input.schema.fields().len();
         let mut exprs: Vec<Expr> = (0..width).map(|column| column_expr(&input.schema, column)).collect();
-        let mut names: Vec<_> =
-            input.schema.iter().map(|(qualifier, field)| (qualifier.cloned(), field.clone())).collect();
+        let mut names: Vec<_> = input
+            .schema
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), field.clone()))
+            .collect();
         let (mut positions, mut computed) = (Vec::new(), Vec::new());
         for key in keys {
             match plain_column(key, &input.schema) {
@@ -123,7 +137,10 @@ fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
 /// A key of the join's output, if one follows from its inputs' keys.
 fn join_key(kind: JoinKind, left: &Lowered, right: &Lowered, right_keys: &[usize]) -> Option<Vec<usize>> {
     let left_key = left.key.clone()?;
-    let one_match = right.key.as_ref().is_some_and(|key| key.iter().all(|column| right_keys.contains(column)));
+    let one_match = right
+        .key
+        .as_ref()
+        .is_some_and(|key| key.iter().all(|column| right_keys.contains(column)));
     match kind {
         JoinKind::Semi | JoinKind::Anti => Some(left_key),
         JoinKind::Inner | JoinKind::Left if one_match => Some(left_key),

@@ -24,7 +24,10 @@ impl Lowering {
         match sort.fetch {
             None => Ok(input),
             Some(fetch) => {
-                let range = Range { offset: 0, limit: Some(fetch as u64) };
+                let range = Range {
+                    offset: 0,
+                    limit: Some(fetch as u64),
+                };
                 self.top_n(plan, input, &[], &sort.expr, range, None)
             }
         }
@@ -39,7 +42,10 @@ impl Lowering {
             FetchType::Literal(fetch) => fetch.map(|fetch| fetch as u64),
             FetchType::UnsupportedExpr => return Err(not_supported("LIMIT with an expression")),
         };
-        let range = Range { offset: skip, limit: fetch };
+        let range = Range {
+            offset: skip,
+            limit: fetch,
+        };
         match limit.input.as_ref() {
             LogicalPlan::Sort(sort) => {
                 let input = self.lower(&sort.input)?;
@@ -94,7 +100,11 @@ impl Lowering {
             .map(|column| {
                 let expr = column_expr(&numbered.schema, column);
                 let wanted = names.field(column).data_type().clone();
-                if column == number { datafusion::prelude::cast(expr, wanted) } else { expr }
+                if column == number {
+                    datafusion::prelude::cast(expr, wanted)
+                } else {
+                    expr
+                }
             })
             .collect();
         let named = numbered.schema.as_ref().clone();
@@ -122,7 +132,10 @@ impl Lowering {
             fields.push((qualifier, Arc::new(Field::new(name, DataType::Int64, true))));
         }
         let schema = df_schema(fields)?;
-        let options = order.iter().map(|sort| SortOptions { descending: !sort.asc, nulls_first: sort.nulls_first });
+        let options = order.iter().map(|sort| SortOptions {
+            descending: !sort.asc,
+            nulls_first: sort.nulls_first,
+        });
         let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
         let node = self.add(Node::TopN(TopN {
             name: self.state_name(if numbered { "row_number" } else { "top_n" }, plan),
@@ -136,7 +149,11 @@ impl Lowering {
             schema: arrow,
         }));
         let extra = schema.fields().len() - width - numbered as usize;
-        let result = Lowered { node, schema: Arc::new(schema), key };
+        let result = Lowered {
+            node,
+            schema: Arc::new(schema),
+            key,
+        };
         if extra == 0 {
             return Ok(result);
         }

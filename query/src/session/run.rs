@@ -58,7 +58,11 @@ impl Session {
         let contents = CollectionTable {
             id: running.definition.id,
             columns: running.columns.clone(),
-            contents: Some(Contents::Versioned { table: running.versioned.clone(), pin, overlay: None }),
+            contents: Some(Contents::Versioned {
+                table: running.versioned.clone(),
+                pin,
+                overlay: None,
+            }),
             defaults: HashMap::new(),
             key: Vec::new(),
         };
@@ -78,7 +82,8 @@ impl Session {
         let database = self.database.clone();
         let end = async move { Ok(database.wait_for_bounded_sources().await?.then(|| database.epoch())) };
         let from = Some(running.created.previous());
-        self.database.change_stream(running.versioned.clone(), columns, from, false, Some(Box::pin(end)))
+        self.database
+            .change_stream(running.versioned.clone(), columns, from, false, Some(Box::pin(end)))
     }
 
     /// Tables of a query that keep no rows.
@@ -110,7 +115,9 @@ impl Session {
     async fn prepare_query(&mut self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<MaterializedView>> {
         crate::lower::check_deterministic(plan)?;
         let optimized = state.optimize(plan).map_err(from_datafusion)?;
-        let names: Vec<String> = (0..plan.schema().fields().len()).map(|column| format!("column {column}")).collect();
+        let names: Vec<String> = (0..plan.schema().fields().len())
+            .map(|column| format!("column {column}"))
+            .collect();
         let lowered = crate::lower::lower_view(QUERY, &optimized, &names)?;
         let id = {
             let _guard = self.database.lock_catalog().await;
@@ -180,19 +187,35 @@ fn has_sort(plan: &LogicalPlan) -> bool {
 /// The plan with its body replaced by the contents of the body's view.
 fn put_under(plan: &LogicalPlan, body: &LogicalPlan, contents: CollectionTable) -> Result<LogicalPlan> {
     let columns = contents.columns.clone();
-    let scan = LogicalPlanBuilder::scan(QUERY, provider_as_source(Arc::new(contents)), None).map_err(from_datafusion)?;
-    let exprs = body.schema().iter().zip(columns.fields()).map(|((qualifier, field), column)| {
-        let read = Expr::Column(datafusion::common::Column::new(Some(QUERY), column.name()));
-        let read = if column.data_type() == field.data_type() {
-            read
-        } else {
-            datafusion::prelude::cast(read, field.data_type().clone())
-        };
-        read.alias_qualified(qualifier.cloned(), field.name())
-    });
-    let replacement = scan.project(exprs.collect::<Vec<_>>()).and_then(|builder| builder.build()).map_err(from_datafusion)?;
+    let scan =
+        LogicalPlanBuilder::scan(QUERY, provider_as_source(Arc::new(contents)), None).map_err(from_datafusion)?;
+    let exprs = body
+        .schema()
+        .iter()
+        .zip(columns.fields())
+        .map(|((qualifier, field), column)| {
+            let read = Expr::Column(datafusion::common::Column::new(Some(QUERY), column.name()));
+            let read = if column.data_type() == field.data_type() {
+                read
+            } else {
+                datafusion::prelude::cast(read, field.data_type().clone())
+            };
+            read.alias_qualified(qualifier.cloned(), field.name())
+        });
+    let replacement = scan
+        .project(exprs.collect::<Vec<_>>())
+        .and_then(|builder| builder.build())
+        .map_err(from_datafusion)?;
     let replaced = plan.clone().transform_down(|node| {
-        if &node == body { Ok(Transformed::new(replacement.clone(), true, datafusion::common::tree_node::TreeNodeRecursion::Jump)) } else { Ok(Transformed::no(node)) }
+        if &node == body {
+            Ok(Transformed::new(
+                replacement.clone(),
+                true,
+                datafusion::common::tree_node::TreeNodeRecursion::Jump,
+            ))
+        } else {
+            Ok(Transformed::no(node))
+        }
     });
     Ok(replaced.map_err(from_datafusion)?.data)
 }

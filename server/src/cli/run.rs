@@ -5,10 +5,12 @@ use super::no_runtime;
 use super::output::Output;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
-use cenote_connectors::registry;
 use arrow::datatypes::SchemaRef;
+use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
-use cenote_query::{BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script};
+use cenote_query::{
+    BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script,
+};
 use cenote_statestore::{Error, ErrorKind, Result};
 use futures::{FutureExt, StreamExt};
 use std::io::{IsTerminal, Read, Write};
@@ -137,7 +139,10 @@ fn read_stdin(script: &mut String) -> Result<()> {
 /// Whether each row is needed once: one query at the end, and nothing that keeps contents of its own.
 fn reads_once(statements: &[Statement]) -> bool {
     let queries = statements.iter().filter(|statement| statement.is_query()).count();
-    queries == 1 && statements.iter().all(|statement| statement.is_query() || statement.is_table_definition())
+    queries == 1
+        && statements
+            .iter()
+            .all(|statement| statement.is_query() || statement.is_table_definition())
 }
 
 fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {

@@ -66,14 +66,16 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
         );
     }
     if let Some((listener, address)) = pg {
-        doors.open(
-            format!("pgwire: listening on postgresql://{address}"),
-            {
-                let limits = PgLimits { connections_max: settings.pg_connections, ..PgLimits::default() };
-                let mut stopped = stopped.clone();
-                pg::serve(listener, database.clone(), limits, async move { signalled(&mut stopped).await })
-            },
-        );
+        doors.open(format!("pgwire: listening on postgresql://{address}"), {
+            let limits = PgLimits {
+                connections_max: settings.pg_connections,
+                ..PgLimits::default()
+            };
+            let mut stopped = stopped.clone();
+            pg::serve(listener, database.clone(), limits, async move {
+                signalled(&mut stopped).await
+            })
+        });
     }
     if let Door::At(address) = &settings.flight {
         doors

@@ -1,9 +1,9 @@
 //! Rows as JSON objects.
 
 use super::{Encoder, Numbers};
-use cenote_query::pgtext::JsonWriter;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{Fields, SchemaRef};
+use cenote_query::pgtext::JsonWriter;
 use cenote_statestore::Result;
 
 /// Appends `text` as a JSON string, quotes included.

@@ -1,9 +1,9 @@
 //! Aligned columns, as psql prints them. Holds all rows: a column is as wide as its widest value.
 
 use super::{Encoder, formatters};
-use cenote_query::pgtext::Formatter;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use cenote_query::pgtext::Formatter;
 use cenote_statestore::Result;
 use unicode_width::UnicodeWidthStr;
 

@@ -6,13 +6,13 @@ use super::error::{Answer, ApiError};
 use super::parameters::Parameters;
 use super::request::{Name, read_body};
 use super::respond;
-use cenote_connectors::decode::{BodyFormat, decode_body};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
+use cenote_connectors::decode::{BodyFormat, decode_body};
 use cenote_statestore::{Error, ErrorKind};
 
 /// Bodies up to this size are decoded in place, larger ones where they hold up no other request.

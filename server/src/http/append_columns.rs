@@ -3,9 +3,9 @@
 //! A column that no row of a body names takes its default, as one that is left out of INSERT's column list does.
 //! In a body that names it anywhere, a row without it has NULL there.
 
-use cenote_connectors::decode::BodyFormat;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
+use cenote_connectors::decode::BodyFormat;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::sync::Arc;

@@ -16,12 +16,28 @@ fn round_trip(array: ArrayRef) {
 
 #[test]
 fn every_kind_of_value_comes_back_as_it_was_written() {
-    round_trip(Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(0), Some(9007199254740993)])));
-    round_trip(Arc::new(Float64Array::from(vec![Some(-0.0), Some(f64::INFINITY), None])));
+    round_trip(Arc::new(Int64Array::from(vec![
+        Some(i64::MIN),
+        None,
+        Some(0),
+        Some(9007199254740993),
+    ])));
+    round_trip(Arc::new(Float64Array::from(vec![
+        Some(-0.0),
+        Some(f64::INFINITY),
+        None,
+    ])));
     round_trip(Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])));
-    let wide = Decimal128Array::from(vec![Some(i128::MAX / 4), None, Some(-1)]).with_precision_and_scale(38, 9).unwrap();
+    let wide = Decimal128Array::from(vec![Some(i128::MAX / 4), None, Some(-1)])
+        .with_precision_and_scale(38, 9)
+        .unwrap();
     round_trip(Arc::new(wide));
-    round_trip(Arc::new(StringArray::from(vec![Some("short"), None, Some("longer than twelve bytes"), Some("")])));
+    round_trip(Arc::new(StringArray::from(vec![
+        Some("short"),
+        None,
+        Some("longer than twelve bytes"),
+        Some(""),
+    ])));
 }
 
 #[test]
@@ -29,13 +45,19 @@ fn long_texts_survive_overwriting_and_compaction() {
     let mut column = Column::new(&DataType::Utf8);
     column.grow(64);
     for round in 0..200u32 {
-        let texts: Vec<String> = (0..64).map(|slot| format!("text number {slot} of round {round} {}", "x".repeat(40))).collect();
+        let texts: Vec<String> = (0..64)
+            .map(|slot| format!("text number {slot} of round {round} {}", "x".repeat(40)))
+            .collect();
         let array: ArrayRef = Arc::new(StringArray::from(texts));
         let all: Vec<u32> = (0..64).collect();
         column.write(&all, &array, &all);
         assert_eq!(&column.gather(&all), &array);
     }
-    assert!(column.memory_bytes() < 400_000, "{} bytes are held for 64 short texts", column.memory_bytes());
+    assert!(
+        column.memory_bytes() < 400_000,
+        "{} bytes are held for 64 short texts",
+        column.memory_bytes()
+    );
 }
 
 #[test]

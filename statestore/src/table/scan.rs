@@ -27,7 +27,16 @@ pub struct Scan {
 impl Scan {
     pub(super) fn new(table: Arc<VersionedTable>, pin: Pin, projection: Vec<usize>, shards: Range<usize>) -> Scan {
         let schema = Arc::new(table.schema.columns.project(&projection).expect("columns of the table"));
-        Scan { table, pin, projection, schema, end_shard: shards.end, shard: shards.start, slot: 0, repeated: 0 }
+        Scan {
+            table,
+            pin,
+            projection,
+            schema,
+            end_shard: shards.end,
+            shard: shards.start,
+            slot: 0,
+            repeated: 0,
+        }
     }
 
     /// The columns read.

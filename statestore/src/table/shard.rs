@@ -56,7 +56,11 @@ impl Shard {
     }
 
     pub(super) fn check(&self, epoch: Epoch) -> Result<()> {
-        if epoch < self.readable_from { Err(expired(epoch, self.readable_from)) } else { Ok(()) }
+        if epoch < self.readable_from {
+            Err(expired(epoch, self.readable_from))
+        } else {
+            Ok(())
+        }
     }
 
     #[inline]
@@ -86,7 +90,8 @@ impl Shard {
     }
 
     pub(super) fn newest(&self, hash: u64, view: &RowView<'_>, row: usize) -> Option<Epoch> {
-        self.newest_slot(hash, view, row).map(|slot| Epoch(self.created[slot as usize]))
+        self.newest_slot(hash, view, row)
+            .map(|slot| Epoch(self.created[slot as usize]))
     }
 
     /// Applies the deletions, or the insertions, among `rows` of the changes.
@@ -154,7 +159,10 @@ impl Shard {
         let before = live.map_or(0, |slot| self.weight(slot));
         let left = before + weight;
         if left < 0 || (schema.unique && left > 1) {
-            return Err(Error::bug(format!("table `{}` would hold a row {left} times at epoch {epoch}", schema.name)));
+            return Err(Error::bug(format!(
+                "table `{}` would hold a row {left} times at epoch {epoch}",
+                schema.name
+            )));
         }
         if let Some(slot) = live {
             self.ended[slot as usize] = epoch.0;
@@ -248,7 +256,11 @@ impl Shard {
 
     pub(super) fn history(&self, after: Epoch, through: Epoch, found: &mut Vec<(Epoch, Changes)>) {
         let start = self.history.partition_point(|(epoch, _)| *epoch <= after);
-        let wanted = self.history.iter().skip(start).take_while(|(epoch, _)| *epoch <= through);
+        let wanted = self
+            .history
+            .iter()
+            .skip(start)
+            .take_while(|(epoch, _)| *epoch <= through);
         found.extend(wanted.cloned());
     }
 
@@ -260,6 +272,10 @@ impl Shard {
             + self.weights.capacity() * 8
             + self.garbage.capacity() * 16;
         let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + self.history_bytes;
-        TableStatistics { rows: self.live_rows.max(0) as u64, versions, bytes: bytes as u64 }
+        TableStatistics {
+            rows: self.live_rows.max(0) as u64,
+            versions,
+            bytes: bytes as u64,
+        }
     }
 }

@@ -10,8 +10,16 @@ fn table(unique: bool, shards: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
         Field::new("value", DataType::Int64, true),
     ]));
     let retention = Arc::new(Retention::default());
-    let schema = TableSchema { name: "t".into(), columns, key: vec![0], unique };
-    (Arc::new(VersionedTable::new(schema, shards, unique, retention.clone(), 1 << 20)), retention)
+    let schema = TableSchema {
+        name: "t".into(),
+        columns,
+        key: vec![0],
+        unique,
+    };
+    (
+        Arc::new(VersionedTable::new(schema, shards, unique, retention.clone(), 1 << 20)),
+        retention,
+    )
 }
 
 fn batch(table: &VersionedTable, rows: &[(&str, i64, i64)]) -> Changes {
@@ -25,7 +33,10 @@ fn contents(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64)
     let mut scan = table.scan(retention.pin(Epoch(epoch)).unwrap(), vec![0, 1], 0..table.shards());
     let mut rows = Vec::new();
     while let Some(batch) = scan.next_batch(3).unwrap() {
-        let (keys, values) = (batch.column(0).as_string::<i32>(), batch.column(1).as_primitive::<Int64Type>());
+        let (keys, values) = (
+            batch.column(0).as_string::<i32>(),
+            batch.column(1).as_primitive::<Int64Type>(),
+        );
         rows.extend((0..batch.num_rows()).map(|row| (keys.value(row).to_string(), values.value(row))));
     }
     rows.sort();
@@ -35,8 +46,12 @@ fn contents(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64)
 #[test]
 fn every_retained_epoch_is_read_as_it_was() {
     let (table, retention) = table(true, 1);
-    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 1), ("b", 2, 1)])).unwrap();
-    table.apply(0, Epoch(2), &batch(&table, &[("a", 10, 1), ("a", 1, -1)])).unwrap();
+    table
+        .apply(0, Epoch(1), &batch(&table, &[("a", 1, 1), ("b", 2, 1)]))
+        .unwrap();
+    table
+        .apply(0, Epoch(2), &batch(&table, &[("a", 10, 1), ("a", 1, -1)]))
+        .unwrap();
     table.apply(0, Epoch(4), &batch(&table, &[("b", 2, -1)])).unwrap();
     assert_eq!(contents(&table, &retention, 0), vec![]);
     assert_eq!(contents(&table, &retention, 1), vec![("a".into(), 1), ("b".into(), 2)]);
@@ -51,12 +66,19 @@ fn every_retained_epoch_is_read_as_it_was() {
 #[test]
 fn rows_of_a_multiset_are_counted() {
     let (table, retention) = table(false, 1);
-    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("a", 1, -1), ("b", 1, 1)])).unwrap_err();
+    table
+        .apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("a", 1, -1), ("b", 1, 1)]))
+        .unwrap_err();
     let (table, _) = (super::tests::table(false, 1).0, ());
-    table.apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("b", 1, 1)])).unwrap();
+    table
+        .apply(0, Epoch(1), &batch(&table, &[("a", 1, 5), ("b", 1, 1)]))
+        .unwrap();
     table.apply(0, Epoch(2), &batch(&table, &[("a", 1, -3)])).unwrap();
     assert_eq!(contents(&table, &retention, 1).len(), 6);
-    assert_eq!(contents(&table, &retention, 2), vec![("a".into(), 1), ("a".into(), 1), ("b".into(), 1)]);
+    assert_eq!(
+        contents(&table, &retention, 2),
+        vec![("a".into(), 1), ("a".into(), 1), ("b".into(), 1)]
+    );
 }
 
 #[test]
@@ -70,13 +92,23 @@ fn deleting_what_is_not_there_is_a_bug_and_not_a_silence() {
 fn history_gives_net_changes_until_it_is_dropped() {
     let (table, retention) = table(true, 1);
     for epoch in 1..=5u64 {
-        table.apply(0, Epoch(epoch), &batch(&table, &[(&format!("k{epoch}"), 1, 1)])).unwrap();
+        table
+            .apply(0, Epoch(epoch), &batch(&table, &[(&format!("k{epoch}"), 1, 1)]))
+            .unwrap();
     }
-    let epochs: Vec<u64> = table.changes(Epoch(2), Epoch(4)).unwrap().iter().map(|(epoch, _)| epoch.0).collect();
+    let epochs: Vec<u64> = table
+        .changes(Epoch(2), Epoch(4))
+        .unwrap()
+        .iter()
+        .map(|(epoch, _)| epoch.0)
+        .collect();
     assert_eq!(epochs, vec![3, 4]);
     retention.keep_from(Epoch(4));
     table.apply(0, Epoch(6), &batch(&table, &[("k6", 1, 1)])).unwrap();
-    assert_eq!(table.changes(Epoch(2), Epoch(6)).unwrap_err().kind(), crate::ErrorKind::Expired);
+    assert_eq!(
+        table.changes(Epoch(2), Epoch(6)).unwrap_err().kind(),
+        crate::ErrorKind::Expired
+    );
     assert_eq!(table.changes(Epoch(4), Epoch(6)).unwrap().len(), 2);
 }
 
@@ -111,9 +143,17 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
                     }
                 }
             }
-            for ((key, value), weight) in net.into_iter().filter(|(_, weight)| *weight < 0).collect::<Vec<_>>().into_iter().chain(Vec::new()) {
+            for ((key, value), weight) in net
+                .into_iter()
+                .filter(|(_, weight)| *weight < 0)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(Vec::new())
+            {
                 let changes = batch(&table, &[(&key, value, weight)]);
-                table.apply(shard_for(&table, &changes), Epoch(epoch), &changes).unwrap();
+                table
+                    .apply(shard_for(&table, &changes), Epoch(epoch), &changes)
+                    .unwrap();
             }
             let expected: Vec<(String, i64)> = model
                 .iter()
@@ -128,25 +168,46 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             }
             for back in [epoch, epoch.saturating_sub(4)] {
                 if let Some(expected) = past.get(&back) {
-                    assert_eq!(&contents(&table, &retention, back), expected, "epoch {back} seen at {epoch}");
+                    assert_eq!(
+                        &contents(&table, &retention, back),
+                        expected,
+                        "epoch {back} seen at {epoch}"
+                    );
                 }
             }
         }
         let statistics = table.statistics();
-        assert!(statistics.versions < 20 + 10 * 8 * 2 + 20, "{} versions are held", statistics.versions);
+        assert!(
+            statistics.versions < 20 + 10 * 8 * 2 + 20,
+            "{} versions are held",
+            statistics.versions
+        );
     }
 }
 
 fn shard_for(table: &VersionedTable, changes: &Changes) -> usize {
-    let keys: Vec<ArrayRef> = table.schema().identity().iter().map(|i| changes.rows().column(*i).clone()).collect();
-    if table.shards() == 1 { 0 } else { shard_of(hash_rows(&keys, 1)[0], table.shards()) }
+    let keys: Vec<ArrayRef> = table
+        .schema()
+        .identity()
+        .iter()
+        .map(|i| changes.rows().column(*i).clone())
+        .collect();
+    if table.shards() == 1 {
+        0
+    } else {
+        shard_of(hash_rows(&keys, 1)[0], table.shards())
+    }
 }
 
 /// Inserts what the model has and the table lacks.
 fn catch_up(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64, expected: &[(String, i64)]) {
     let mut missing: BTreeMap<(String, i64), i64> = BTreeMap::new();
-    expected.iter().for_each(|row| *missing.entry(row.clone()).or_default() += 1);
-    contents(table, retention, epoch).into_iter().for_each(|row| *missing.entry(row).or_default() -= 1);
+    expected
+        .iter()
+        .for_each(|row| *missing.entry(row.clone()).or_default() += 1);
+    contents(table, retention, epoch)
+        .into_iter()
+        .for_each(|row| *missing.entry(row).or_default() -= 1);
     for ((key, value), weight) in missing.into_iter().filter(|(_, weight)| *weight != 0) {
         let changes = batch(table, &[(&key, value, weight)]);
         table.apply(shard_for(table, &changes), Epoch(epoch), &changes).unwrap();

@@ -59,7 +59,9 @@ impl Side {
     /// The slots of a key, given by a view that sets key values beside this side's key columns.
     pub(super) fn slots_of_key(&self, hash: u64, key: &RowView<'_>, row: usize) -> impl Iterator<Item = u32> {
         let first = self.by_key.find(hash, |slot| self.rows.equals(slot, key, row));
-        std::iter::successors(first, |slot| Some(self.next[*slot as usize]).filter(|next| *next != NONE))
+        std::iter::successors(first, |slot| {
+            Some(self.next[*slot as usize]).filter(|next| *next != NONE)
+        })
     }
 
     /// Adds to match counts.
@@ -85,13 +87,22 @@ impl Side {
     ///
     /// # Arguments
     /// - `hashes`: of the key, per row. `matches`: per row, for new rows. `stateful`: which rows are kept at all.
-    pub(super) fn apply(&mut self, changes: &Changes, hashes: &[u64], matches: &[i64], stateful: &[bool]) -> Result<()> {
+    pub(super) fn apply(
+        &mut self,
+        changes: &Changes,
+        hashes: &[u64],
+        matches: &[i64],
+        stateful: &[bool],
+    ) -> Result<()> {
         let columns = changes.rows().columns().to_vec();
         let row_hashes = hash_rows(&columns, changes.len());
         let view = RowStore::view(0..columns.len(), &columns);
         for row in (0..changes.len()).filter(|row| stateful[*row]) {
             let weight = changes.weights().get(row);
-            match self.by_row.find(row_hashes[row], |slot| self.rows.equals(slot, &view, row)) {
+            match self
+                .by_row
+                .find(row_hashes[row], |slot| self.rows.equals(slot, &view, row))
+            {
                 Some(slot) => {
                     self.weights[slot as usize] += weight;
                     match self.weights[slot as usize] {
@@ -136,7 +147,10 @@ impl Side {
     fn link(&mut self, slot: u32, hash: u64, view: &RowView<'_>, row: usize) {
         let index = slot as usize;
         (self.next[index], self.previous[index]) = (NONE, NONE);
-        match self.by_key.find(hash, |first| self.rows.equals_in(first, view, row, &self.key_columns)) {
+        match self
+            .by_key
+            .find(hash, |first| self.rows.equals_in(first, view, row, &self.key_columns))
+        {
             None => self.by_key.insert(hash, slot),
             Some(first) => {
                 let second = std::mem::replace(&mut self.next[first as usize], slot);
@@ -175,11 +189,15 @@ impl Side {
                 let count = keys.first().map_or(0, |key| key.len());
                 let hashes = hash_rows(keys, count);
                 let view = RowStore::view(self.key_columns.iter().copied(), keys);
-                (0..count).flat_map(|row| self.slots_of_key(hashes[row], &view, row).collect::<Vec<_>>()).collect()
+                (0..count)
+                    .flat_map(|row| self.slots_of_key(hashes[row], &view, row).collect::<Vec<_>>())
+                    .collect()
             }
         };
         let mut columns = self.gather(&slots);
-        columns.push(Arc::new(slots.iter().map(|slot| self.weight(*slot)).collect::<Int64Array>()));
+        columns.push(Arc::new(
+            slots.iter().map(|slot| self.weight(*slot)).collect::<Int64Array>(),
+        ));
         Changes::batch(schema.clone(), columns, slots.len())
     }
 
@@ -187,7 +205,10 @@ impl Side {
         let links = (self.next.capacity() + self.previous.capacity()) * 4;
         let counts = (self.weights.capacity() + self.matches.capacity()) * 8;
         let indexes = self.by_row.memory_bytes() + self.by_key.memory_bytes();
-        (self.by_row.len() as u64, (self.rows.memory_bytes() + links + counts + indexes) as u64)
+        (
+            self.by_row.len() as u64,
+            (self.rows.memory_bytes() + links + counts + indexes) as u64,
+        )
     }
 }
 
