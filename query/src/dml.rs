@@ -332,6 +332,10 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         safe: false,
         ..CastOptions::default()
     };
+    if let (DataType::Utf8, DataType::Binary) = (array.data_type(), field.data_type()) {
+        let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
+        return crate::pgtext::parse_array(&texts, field.data_type());
+    }
     let via = match (array.data_type(), field.data_type()) {
         // Floats go to integers by rounding, not by cutting.
         (DataType::Float64 | DataType::Float32, DataType::Int16 | DataType::Int32 | DataType::Int64) => {

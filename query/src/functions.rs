@@ -4,17 +4,17 @@
 //! sum(bigint) and avg of integers are NUMERIC, avg of REAL is DOUBLE PRECISION.
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::DFSchema;
-use datafusion::common::tree_node::Transformed;
+use cenote_statestore::Epoch;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, ExprSchemable, GroupsAccumulator, LogicalPlan,
-    ReversedUDAF, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, ReversedUDAF, ScalarUDF, Signature,
+    Volatility, create_udf,
 };
+use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
 /// Fractional digits that an average of exact numbers is computed with, at least.
@@ -35,6 +35,11 @@ macro_rules! postgres_aggregate {
         impl AggregateUDFImpl for $name {
             fn name(&self) -> &str {
                 $sql_name
+            }
+
+            // Every alias of the function replaced, so that none brings that one back.
+            fn aliases(&self) -> &[String] {
+                self.inner.aliases()
             }
 
             fn signature(&self) -> &Signature {
@@ -137,40 +142,17 @@ fn avg_argument(argument: &DataType) -> Result<DataType> {
     })
 }
 
-/// Gives sums of BIGINT their PostgreSQL type, NUMERIC.
-///
-/// This is a rewrite of the plan and not a coercion of the function: sums of smaller integers are coerced to sums of
-/// BIGINT, which keep that type.
-pub(crate) fn numeric_sums(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| {
-        let LogicalPlan::Aggregate(aggregate) = &node else {
-            return Ok(Transformed::yes(node.recompute_schema()?));
-        };
-        let schema = aggregate.input.schema().clone();
-        let calls = aggregate
-            .aggr_expr
-            .iter()
-            .map(|expr| numeric_sum(expr, &schema))
-            .collect::<Result<Vec<_>>>()?;
-        let rewritten = Aggregate::try_new(aggregate.input.clone(), aggregate.group_expr.clone(), calls)?;
-        Ok(Transformed::yes(LogicalPlan::Aggregate(rewritten)))
-    })?;
-    Ok(rewritten.data)
-}
-
-fn numeric_sum(expr: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let Expr::AggregateFunction(call) = expr else {
-        return Ok(expr.clone());
-    };
-    let [argument] = call.params.args.as_slice() else {
-        return Ok(expr.clone());
-    };
-    if call.func.name() != "sum" || argument.get_type(schema)? != DataType::Int64 {
-        return Ok(expr.clone());
-    }
-    let mut call = call.clone();
-    call.params.args = vec![datafusion::prelude::cast(argument.clone(), DataType::Decimal128(28, 0))];
-    Ok(Expr::AggregateFunction(call).alias(expr.schema_name().to_string()))
+/// `cenote_epoch()`: the epoch that a statement reads.
+pub(crate) fn cenote_epoch(epoch: Epoch) -> ScalarUDF {
+    let value = ColumnarValue::Scalar(ScalarValue::Int64(Some(epoch.0 as i64)));
+    let function = Arc::new(move |_: &[ColumnarValue]| Ok(value.clone()));
+    create_udf(
+        "cenote_epoch",
+        Vec::new(),
+        DataType::Int64,
+        Volatility::Stable,
+        function,
+    )
 }
 
 /// Replaces functions by their PostgreSQL variants.

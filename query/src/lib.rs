@@ -22,6 +22,7 @@ mod parse;
 pub mod pgtext;
 pub mod pgtype;
 mod plan;
+mod postgres;
 mod program;
 mod provider;
 mod session;

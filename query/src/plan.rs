@@ -20,9 +20,9 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::common::config::Dialect;
 use datafusion::common::{DFSchema, ParamValues};
 use datafusion::error::{DataFusionError, Result as PlanResult};
-use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
@@ -103,6 +103,8 @@ impl ReadView {
             .build();
         // The time that now() stands for in this statement.
         state.mark_start_execution();
+        let registered = state.register_udf(Arc::new(crate::functions::cenote_epoch(self.pin.epoch())));
+        debug_assert!(registered.is_ok(), "a session's functions can be added to");
         state
     }
 
@@ -121,7 +123,7 @@ impl ReadView {
         check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
-        crate::functions::numeric_sums(plan).map_err(from_datafusion)
+        crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }
 
     /// Reads the state tables that a statement names, all at one epoch, which becomes this view's epoch.

@@ -1,6 +1,7 @@
 """Fixtures: one server for all tests that only add objects of their own, and fresh ones for the others."""
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 from harness import Server
@@ -49,3 +50,13 @@ def db(server):
     """A psycopg connection in autocommit mode to the shared server."""
     with server.connect() as connection:
         yield connection
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests of what is promised and not there yet are named in `not_yet.txt`, and are not run until they leave it."""
+    lines = (Path(__file__).parent / "not_yet.txt").read_text().splitlines()
+    waiting = {line.split("#")[0].strip() for line in lines} - {""}
+    for item in items:
+        name = item.nodeid.split("[")[0].removeprefix("e2e/")
+        if name in waiting or name.split("::")[0] in waiting:
+            item.add_marker(pytest.mark.skip(reason="not there yet: see e2e/not_yet.txt"))
