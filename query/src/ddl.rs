@@ -210,7 +210,13 @@ impl Database {
 
     /// Starts a view that is in the log already.
     pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
-        self.start(definition, None).await
+        let plan = self.view_plan(&definition).await?;
+        let started = self.launch(definition, plan, None).await?;
+        // A view that fails again tells so when it is read; everything else comes up.
+        if let Err(error) = started.status.wait_live().await {
+            tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
+        }
+        Ok(started)
     }
 
     /// Plans and starts a view, and waits until it has its first contents.
