@@ -186,7 +186,8 @@ impl Database {
         let crate::parse::Parsed::Sql { ast, as_of: None } = &*statements[0].parsed else {
             return Err(unsupported("AS OF in a view"));
         };
-        let view = self.read_view(None, None, Arc::default())?;
+        let mut view = self.read_view(None, None, Arc::default())?;
+        view.plans_only = true;
         let state = view.view_state();
         let plan = view.plan(&state, ast).await?;
         let names = view_columns(definition, plan.schema().as_arrow())?;
