@@ -6,7 +6,7 @@
 //! Anything unexpected falls back to reading the name, for that field alone.
 //!
 //! # Rules kept here
-//! 1. The whole line is checked to be JSON (RFC 8259, nested at most [`DEPTH_MAX`] deep), used or not.
+//! 1. The whole line is checked to be JSON (RFC 8259, nested at most [`cursor::DEPTH_MAX`] deep), used or not.
 //! 2. A field that is missing or `null` is NULL. Of a field given twice the last value counts.
 //! 3. A name that differs from a column's in case only means that column, unless the row has the exact name too.
 //! 4. A scalar is taken for any column whose type has a value of that text: `"12"` is a BIGINT, `12` a TEXT.
@@ -20,7 +20,7 @@ mod cursor;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cursor::{Cursor, DEPTH_MAX};
+pub(crate) use cursor::Cursor;
 
 use crate::column::{Column, Values};
 use crate::fault::{Fault, FaultKind, Parsed, excerpt};

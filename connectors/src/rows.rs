@@ -56,11 +56,6 @@ impl Rows {
         self.len
     }
 
-    /// The schema of what is handed over.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     /// Opens the next row.
     #[inline]
     pub(crate) fn open(&mut self) {

@@ -14,6 +14,7 @@ mod tables;
 
 use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
+use crate::replay::ReplayInput;
 use crate::status::ViewStatus;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
 use arrow::array::RecordBatch;
@@ -95,6 +96,8 @@ pub struct NewView {
     pub status: Arc<ViewStatus>,
     /// Where its contents go.
     pub table: Arc<VersionedTable>,
+    /// What its sources passed on before, for those that keep no rows and run already.
+    pub replays: BTreeMap<CollectionId, ReplayInput>,
 }
 
 pub(crate) enum Request {
@@ -308,6 +311,7 @@ impl Committer {
             plan,
             status,
             table,
+            replays,
         } = view;
         Ok(Arc::new(CreateView {
             id,
@@ -316,6 +320,7 @@ impl Committer {
             table,
             status,
             snapshots,
+            replays,
         }))
     }
 

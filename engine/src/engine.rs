@@ -3,11 +3,12 @@
 use crate::committer::{Commit, Committer, PeekRequest, Request, RetentionRule, SourcePermit, Tables};
 use crate::plan::CollectionId;
 use crate::progress::Progress;
-use crate::worker::{self, OperatorSizes};
+use crate::replay::{self, ReplayFeed, ReplayInput};
+use crate::worker::{self, OperatorSizes, WorkerPort};
 use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::wal::{Log, LogOptions};
 use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, Retention, VersionedTable};
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -51,6 +52,7 @@ pub struct Engine {
     progress: Arc<Progress>,
     retention: Arc<Retention>,
     workers: usize,
+    first_worker: WorkerPort,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -131,6 +133,7 @@ impl Recovered {
         let workers = self.config.workers.max(1);
         let (ports, mut threads) = worker::start(workers, progress.clone())?;
         let (requests, receiver) = crossbeam_channel::bounded(REQUESTS_MAX);
+        let first_worker = ports[0].clone();
         let committer = Committer {
             requests: receiver,
             tables: self.tables,
@@ -155,6 +158,7 @@ impl Recovered {
             progress,
             retention: self.retention,
             workers,
+            first_worker,
             threads: Mutex::new(threads),
         })
     }
@@ -195,12 +199,21 @@ impl Engine {
     /// `Conflict`: a key is there already, or a row was changed since it was read. Nothing was changed.
     pub async fn commit(&self, commit: Commit) -> Result<Epoch> {
         let (reply, answer) = oneshot::channel();
-        self.send(Request::Commit { commit, reply })?;
+        self.send_from_task(Request::Commit { commit, reply }).await?;
         answer.await.map_err(|_| stopped())?
     }
 
-    fn send(&self, request: Request) -> Result<()> {
-        self.requests.send(request).map_err(|_| stopped())
+    /// Hands a request to the committer; while its queue is full, waits on a thread where waiting is allowed.
+    async fn send_from_task(&self, request: Request) -> Result<()> {
+        match self.requests.try_send(request) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(_)) => Err(stopped()),
+            Err(TrySendError::Full(request)) => {
+                let requests = self.requests.clone();
+                let sent = tokio::task::spawn_blocking(move || requests.send(request).is_ok()).await;
+                if sent.unwrap_or(false) { Ok(()) } else { Err(stopped()) }
+            }
+        }
     }
 
     /// Waits until an epoch can be read.
@@ -228,7 +241,7 @@ impl Engine {
             })
             .collect();
         let (reply, epoch) = oneshot::channel();
-        self.send(Request::Peek { peeks, reply })?;
+        self.send_from_task(Request::Peek { peeks, reply }).await?;
         let epoch = epoch.await.map_err(|_| stopped())?;
         let mut results = Vec::with_capacity(channels.len());
         for mut received in channels {
@@ -244,7 +257,7 @@ impl Engine {
     /// Rows and bytes of a view's state tables: node, table, rows, bytes, summed over workers.
     pub async fn state_sizes(&self, view: CollectionId) -> Result<OperatorSizes> {
         let (reply, mut received) = mpsc::unbounded_channel();
-        self.send(Request::Sizes { view, reply })?;
+        self.send_from_task(Request::Sizes { view, reply }).await?;
         let mut sums: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
         for _ in 0..self.workers {
             for (node, table, rows, bytes) in received.recv().await.ok_or_else(stopped)? {
@@ -269,6 +282,11 @@ impl Engine {
             places,
             failure: Arc::default(),
         }
+    }
+
+    /// A way to give a new view, by [`NewView::replays`](crate::NewView), what a source passed on before it.
+    pub fn replay(&self) -> (ReplayFeed, ReplayInput) {
+        replay::channel(self.first_worker.clone())
     }
 
     /// Ends the committer and the workers. What was committed is durable; nothing is taken any more.

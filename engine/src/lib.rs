@@ -18,6 +18,7 @@ mod packet;
 pub mod plan;
 pub mod port;
 mod progress;
+mod replay;
 #[cfg(test)]
 #[path = "../tests/engine/rows.rs"]
 mod rows;
@@ -27,4 +28,5 @@ mod worker;
 pub use committer::{Commit, NewView, OnConflict, ROW_ID, RetentionRule, TableWrite, is_row_numbered, visible_columns};
 pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
 pub use progress::Progress;
+pub use replay::{ReplayFeed, ReplayInput};
 pub use status::ViewStatus;

@@ -14,6 +14,7 @@ mod view;
 use crate::packet::Packet;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
+use crate::replay::ReplayInput;
 use crate::status::ViewStatus;
 use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
@@ -66,6 +67,8 @@ pub(crate) struct CreateView {
     pub(crate) status: Arc<ViewStatus>,
     /// Contents of each input before `epoch`; sources have none.
     pub(crate) snapshots: BTreeMap<CollectionId, InputSnapshot>,
+    /// Rows of sources before `epoch`, which worker 0 takes for all.
+    pub(crate) replays: BTreeMap<CollectionId, ReplayInput>,
 }
 
 /// The contents of an input as of the epoch before a view's first.

@@ -71,7 +71,7 @@ impl Database {
         )?);
         if table.definition.connector.is_some() {
             // Options and columns are checked before anything is made.
-            self.source_of(&table, None, Default::default())?;
+            self.source_of(&table, Default::default(), None)?;
         }
         let mut create_tables: Vec<(CollectionId, Arc<VersionedTable>)> = Vec::new();
         create_tables.extend(
@@ -257,7 +257,11 @@ impl Database {
                 _ => None,
             })
             .collect();
-        self.check_not_started(&reads)?;
+        // Held until the replays have read their offsets as they were just before the view.
+        let _hold = self.engine().pin_visible()?;
+        let passed = self.passed_on(&reads);
+        let (feeds, inputs): (Vec<_>, Vec<_>) = passed.iter().map(|_| self.engine().replay()).unzip();
+        let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
         let history = if self.config().selects_wait_for_sources {
@@ -278,6 +282,7 @@ impl Database {
             plan: plan.clone(),
             status: status.clone(),
             table: versioned.clone(),
+            replays,
         };
         let created: Epoch = self
             .engine()
@@ -287,6 +292,9 @@ impl Database {
                 ..Commit::default()
             })
             .await?;
+        for (table, feed) in passed.iter().zip(feeds) {
+            self.start_replay(table, created.previous(), feed);
+        }
         Ok(Arc::new(MaterializedView {
             columns: plan.table.columns.clone(),
             plan: Arc::new(plan),
@@ -298,24 +306,16 @@ impl Database {
         }))
     }
 
-    /// A source without a table cannot give a new view what it has passed on before.
-    fn check_not_started(&self, reads: &[CollectionId]) -> Result<()> {
+    /// Sources among a new view's inputs that have begun to pass rows on and keep none.
+    fn passed_on(&self, reads: &[CollectionId]) -> Vec<Arc<Table>> {
         let catalog = self.catalog();
-        for id in reads {
-            if let Some(Object::Table(table)) = catalog.by_id(*id)
-                && table.versioned.is_none()
-                && self.sources().is_started(*id)
-            {
-                let name = &table.definition.name;
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "VIEW-0002",
-                    format!("cannot create view: source \"{name}\" has passed rows on already and keeps none"),
-                )
-                .attempt("make one view of it and others over that view, or CREATE TABLE instead of CREATE SOURCE"));
-            }
-        }
-        Ok(())
+        let tables = reads.iter().filter_map(|id| match catalog.by_id(*id) {
+            Some(Object::Table(table)) if table.versioned.is_none() => Some(table.clone()),
+            _ => None,
+        });
+        tables
+            .filter(|table| self.sources().is_started(table.definition.id))
+            .collect()
     }
 
     /// DROP of tables, sources and views.

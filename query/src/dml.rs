@@ -16,8 +16,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, OnConflict as OnConflictAst, OnConflictAction,
-    OnInsert, Statement as Ast, TableFactor, TableObject, TableWithJoins, Truncate, Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName, OnConflict as OnConflictAst,
+    OnConflictAction, OnInsert, SetExpr, Statement as Ast, TableFactor, TableObject, TableWithJoins, Truncate, Update,
+    UpdateTableFromKind,
 };
 use futures::TryStreamExt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ pub(crate) async fn insert(
     let mut plain = insert.clone();
     plain.on = None;
     let state = view.state();
+    name_first_columns(view, &state, &table, &mut plain).await?;
     let plan = view.plan(&state, &Ast::Insert(plain)).await?;
     let LogicalPlan::Dml(dml) = plan else {
         return Err(Error::bug("an INSERT was not planned as one"));
@@ -59,6 +61,28 @@ pub(crate) async fn insert(
     let rows = conform(rows, &table.columns)?;
     check_not_null(&table, &rows)?;
     transaction.insert(&table, rows, on_conflict)
+}
+
+/// An INSERT without a column list gives the first columns, as many as it has values; the others get their defaults.
+async fn name_first_columns(view: &ReadView, state: &SessionState, table: &Table, insert: &mut Insert) -> Result<()> {
+    let Some(source) = insert.source.as_ref().filter(|_| insert.columns.is_empty()) else {
+        return Ok(());
+    };
+    let given = match source.body.as_ref() {
+        SetExpr::Values(values) => values.rows.iter().map(|row| row.len()).max().unwrap_or(0),
+        _ => {
+            let plan = view.plan(state, &Ast::Query(source.clone())).await?;
+            plan.schema().fields().len()
+        }
+    };
+    let columns = &table.definition.columns;
+    if given < columns.len() {
+        let names = columns[..given].iter();
+        insert.columns = names
+            .map(|column| ObjectName::from(Ident::with_quote('"', &column.name)))
+            .collect();
+    }
+    Ok(())
 }
 
 fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {

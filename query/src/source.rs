@@ -2,14 +2,17 @@
 //!
 //! A batch's good rows, its bad rows and its offsets are one commit, so a restart neither loses nor repeats a row.
 
-use crate::catalog::{ERRORS, Table, errors_schema, offsets_schema};
+mod offsets;
+mod replay;
+
+use crate::catalog::{ERRORS, Table, errors_schema};
 use crate::database::Database;
-use arrow::array::{BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
-use cenote_engine::port::{BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest, StopToken};
+use cenote_engine::port::{BadRow, Offsets, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,8 +145,8 @@ impl Database {
     pub(crate) fn source_of(
         &self,
         table: &Table,
-        projection: Option<Vec<usize>>,
         offsets: Offsets,
+        until: Option<Offsets>,
     ) -> Result<Box<dyn cenote_engine::port::Source>> {
         let options = table.definition.connector.clone().unwrap_or_default();
         let name = options.get("connector").cloned().unwrap_or_default();
@@ -164,10 +167,10 @@ impl Database {
         connector.source(SourceRequest {
             name: table.definition.name.clone(),
             schema: table.columns.clone(),
-            projection,
+            projection: None,
             options,
             offsets,
-            until: None,
+            until,
             paths: self.config().paths.clone(),
         })
     }
@@ -180,8 +183,9 @@ impl Database {
         if table.versioned.is_none() {
             return self.start_passing_source(table).await;
         }
-        let offsets = self.stored_offsets(table)?;
-        self.start_source(table, None, offsets)
+        // No commit touches them before the source runs, so the newest are those of its last batch.
+        let offsets = self.stored_offsets(table, Epoch(u64::MAX - 1))?;
+        self.start_source(table, offsets)
     }
 
     /// Starts a source without a table once a view reads it.
@@ -211,16 +215,11 @@ impl Database {
                 })
                 .await?;
         }
-        self.start_source(table, None, Offsets::new())
+        self.start_source(table, Offsets::new())
     }
 
-    pub(crate) fn start_source(
-        self: &Arc<Self>,
-        table: &Arc<Table>,
-        projection: Option<Vec<usize>>,
-        offsets: Offsets,
-    ) -> Result<()> {
-        let source = self.source_of(table, projection, offsets)?;
+    pub(crate) fn start_source(self: &Arc<Self>, table: &Arc<Table>, offsets: Offsets) -> Result<()> {
+        let source = self.source_of(table, offsets, None)?;
         let progress = Arc::new(SourceProgress {
             name: table.definition.name.clone(),
             bounded: source.is_bounded(),
@@ -261,23 +260,6 @@ impl Database {
         );
         Ok(())
     }
-
-    /// Offsets that were committed for a table's source.
-    fn stored_offsets(&self, table: &Table) -> Result<Offsets> {
-        let Some(stored) = &table.offsets else {
-            return Ok(Offsets::new());
-        };
-        let pin = self.engine().retention().pin(cenote_statestore::Epoch(u64::MAX - 1))?;
-        let mut scan = stored.scan(pin, (0..5).collect(), 0..1);
-        let mut offsets = Offsets::new();
-        while let Some(batch) = scan.next_batch(1024)? {
-            for row in 0..batch.num_rows() {
-                let (partition, offset) = offset_of(&batch, row);
-                offsets.insert(partition, offset);
-            }
-        }
-        Ok(offsets)
-    }
 }
 
 /// An error that only says that the source was told to stop is none.
@@ -289,23 +271,6 @@ impl FilterStop for Result<()> {
     fn filter_stop(self, stop: &StopToken) -> Result<()> {
         if stop.is_stopped() { Ok(()) } else { self }
     }
-}
-
-fn offset_of(batch: &RecordBatch, row: usize) -> (String, PartitionOffset) {
-    use arrow::array::AsArray;
-    use arrow::datatypes::Int64Type;
-    let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_string();
-    let number = |column: usize| batch.column(column).as_primitive::<Int64Type>().value(row) as u64;
-    let done = batch.column(3).as_boolean().value(row);
-    (
-        text(0),
-        PartitionOffset {
-            position: number(1),
-            records: number(2),
-            done,
-            identity: text(4),
-        },
-    )
 }
 
 /// The committer's side of a source.
@@ -338,7 +303,7 @@ impl SourceOutput for Output {
         if let Some(id) = definition.offsets.filter(|_| !batch.offsets.is_empty()) {
             commit.writes.push(write(
                 id,
-                offset_rows(&definition.name, &batch.offsets)?,
+                offsets::offset_rows(&definition.name, &batch.offsets)?,
                 OnConflict::Replace,
             ));
         }
@@ -378,29 +343,6 @@ fn error_rows(source: &str, bad: &[BadRow]) -> Result<RecordBatch> {
             numbers(|row| row.byte_offset),
             texts(|row| &row.text),
             texts(|row| &row.reason),
-        ],
-    )?)
-}
-
-fn offset_rows(source: &str, offsets: &Offsets) -> Result<RecordBatch> {
-    let numbers = |of: fn(&PartitionOffset) -> u64| {
-        Arc::new(Int64Array::from_iter_values(offsets.values().map(|o| of(o) as i64)))
-    };
-    Ok(RecordBatch::try_new(
-        offsets_schema(source).columns,
-        vec![
-            Arc::new(StringArray::from_iter_values(offsets.keys())),
-            numbers(|offset| offset.position),
-            numbers(|offset| offset.records),
-            Arc::new(
-                offsets
-                    .values()
-                    .map(|offset| Some(offset.done))
-                    .collect::<BooleanArray>(),
-            ),
-            Arc::new(StringArray::from_iter_values(
-                offsets.values().map(|offset| &offset.identity),
-            )),
         ],
     )?)
 }

@@ -149,7 +149,7 @@ fn random_tables_are_read_back_as_written() {
         let mut text = String::new();
         let mut expected = Vec::new();
         for _ in 0..50 {
-            let mut field = |dice: &mut Dice| {
+            let field = |dice: &mut Dice| {
                 let value: String = (0..dice.below(5)).map(|_| *dice.pick(PIECES)).collect();
                 let null = dice.below(5) == 0;
                 let written = if null {

@@ -167,7 +167,10 @@ impl Files {
         if place(&known.path) == place(path) || !known.begins(path, policy) {
             return false;
         }
-        self.by_path.remove(&known.path);
+        // Another file may have come to its old path, and been adopted there.
+        if self.by_path.get(&known.path) == Some(partition) {
+            self.by_path.remove(&known.path);
+        }
         known.path = path.to_path_buf();
         self.by_path.insert(path.to_path_buf(), partition.clone());
         true

@@ -88,12 +88,11 @@ impl Input {
         if is_packed {
             std::io::copy(&mut reader.by_ref().take(start), &mut std::io::sink())?;
         }
-        let reported = count.load(Ordering::Relaxed);
         let left = until.map_or(u64::MAX, |until| until.saturating_sub(start));
         Ok(Input {
             reader,
             count,
-            reported,
+            reported: 0,
             is_packed,
             left,
             buffer,
@@ -139,6 +138,10 @@ impl Input {
         let room_end = self.end + BLOCK_BYTES;
         while self.end < room_end {
             let most = ((room_end - self.end) as u64).min(self.left) as usize;
+            if most == 0 {
+                // A decoder asked for nothing takes it for a fault.
+                return Ok(false);
+            }
             let len = match self.reader.read(&mut self.buffer[self.end..self.end + most]) {
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,

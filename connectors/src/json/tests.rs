@@ -246,7 +246,8 @@ fn model_value(value: Option<&Value>, data_type: &DataType) -> Result<String, ()
         Some(Value::Array(_) | Value::Object(_)) => return Err(()),
         Some(Value::Bool(word)) if matches!(data_type, DataType::Boolean | DataType::Utf8) => word.to_string(),
         Some(Value::Bool(_)) => return Err(()),
-        Some(Value::Number(number)) => number.to_string(),
+        // serde_json writes the plus of an exponent that had none.
+        Some(Value::Number(number)) => number.to_string().replace("e+", "e"),
         Some(Value::String(text)) => text.clone(),
     };
     let bytes = text.as_bytes();

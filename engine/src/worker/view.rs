@@ -3,6 +3,7 @@
 use super::{CreateView, OperatorSizes, Peek, send};
 use crate::dataflow::{BuiltView, InputHandle, guarded};
 use crate::plan::CollectionId;
+use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
 use arrow::array::RecordBatch;
 use cenote_statestore::{Changes, Epoch, Error, Result, Scan};
@@ -19,6 +20,8 @@ pub(super) struct View {
     name: String,
     built: BuiltView,
     edges: Vec<Edge>,
+    /// Replays of sources that are not at their end.
+    replays: Vec<(CollectionId, ReplayInput)>,
     /// Epochs that touch the view and are not finished, ascending.
     outstanding: VecDeque<u64>,
     peeks: VecDeque<Arc<Peek>>,
@@ -27,6 +30,14 @@ pub(super) struct View {
     tables: BTreeMap<usize, usize>,
     awake: bool,
     backfilled: bool,
+}
+
+/// What is left to feed of the time before the view.
+enum Left {
+    Nothing,
+    Rows,
+    /// Rows that are on their way; who brings them wakes the worker.
+    RowsToCome,
 }
 
 struct Edge {
@@ -67,6 +78,8 @@ impl View {
                 edges[*input].queue.push_back((request.epoch.0, rows.clone()));
             }
         }
+        let replays = request.replays.iter().filter(|_| worker == 0);
+        let replays = replays.map(|(collection, replay)| (*collection, replay.clone()));
         let tables = request
             .plan
             .nodes
@@ -79,6 +92,7 @@ impl View {
             name: request.plan.table.name.clone(),
             built,
             edges,
+            replays: replays.collect(),
             outstanding: VecDeque::from([request.epoch.0]),
             peeks: VecDeque::new(),
             status: request.status.clone(),
@@ -175,9 +189,13 @@ impl View {
     /// Whether existing contents are still being read.
     pub(super) fn feed(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> bool {
         if !self.backfilled {
-            match self.backfill(bounds) {
-                Ok(true) => self.backfilled = true,
-                Ok(false) => return true,
+            match self.backfill(bounds).and_then(|left| match left {
+                Left::Nothing => self.replay(),
+                left => Ok(left),
+            }) {
+                Ok(Left::Nothing) => self.backfilled = true,
+                Ok(Left::Rows) => return true,
+                Ok(Left::RowsToCome) => return false,
                 Err(error) => {
                     self.status.fail(error);
                     return true;
@@ -202,14 +220,12 @@ impl View {
     }
 
     /// Feeds one turn's rows of the inputs' existing contents.
-    ///
-    /// # Returns
-    /// Whether all are fed.
-    fn backfill(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> Result<bool> {
+    fn backfill(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> Result<Left> {
         if self.status.is_failed() {
-            // What is left of the scans would hold back history for nothing.
+            // What is left of the scans would hold back history for nothing, and replays would wait for ever.
             self.edges.iter_mut().for_each(|edge| edge.backfill = None);
-            return Ok(true);
+            self.replays.clear();
+            return Ok(Left::Nothing);
         }
         for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let Some(scan) = &mut edge.backfill else {
@@ -220,17 +236,38 @@ impl View {
                 .and_then(|input| bounds.get(&input))
                 .is_some_and(|first| *first < self.start)
             {
-                return Ok(false);
+                return Ok(Left::Rows);
             }
             match scan.next_batch(BACKFILL_ROWS_PER_TURN)? {
                 Some(rows) => {
                     send(handle, self.start, Changes::insertions(rows));
-                    return Ok(false);
+                    return Ok(Left::Rows);
                 }
                 None => edge.backfill = None,
             }
         }
-        Ok(true)
+        Ok(Left::Nothing)
+    }
+
+    /// Feeds a batch of what sources passed on before the view was there.
+    fn replay(&mut self) -> Result<Left> {
+        while let Some((collection, replay)) = self.replays.last() {
+            match replay.poll()? {
+                Replayed::Rows(rows) => {
+                    let rows = Changes::insertions(rows);
+                    let inputs = self.edges.iter().zip(&mut self.built.inputs);
+                    inputs
+                        .filter(|(edge, _)| edge.collection == Some(*collection))
+                        .for_each(|(_, (_, handle))| send(handle, self.start, rows.clone()));
+                    return Ok(Left::Rows);
+                }
+                Replayed::Nothing => return Ok(Left::RowsToCome),
+                Replayed::End => {
+                    self.replays.pop();
+                }
+            }
+        }
+        Ok(Left::Nothing)
     }
 
     /// Drops epochs that every worker has finished.

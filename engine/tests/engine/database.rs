@@ -147,6 +147,7 @@ impl Database {
                 plan,
                 status,
                 table,
+                replays: BTreeMap::new(),
             },
         )
     }

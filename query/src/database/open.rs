@@ -96,8 +96,8 @@ impl Database {
 /// A table with empty contents.
 pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
     let versioned = |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
-    let keeps_rows =
-        !definition.is_source && !(transient && definition.connector.is_some() && definition.primary_key.is_empty());
+    let only_flows_through = transient && definition.connector.is_some() && definition.primary_key.is_empty();
+    let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
         columns: definition.visible_columns()?,
         versioned: if keeps_rows {

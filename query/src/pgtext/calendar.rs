@@ -141,11 +141,11 @@ fn write_offset(out: &mut Vec<u8>, offset: i32) {
     out.push(if offset < 0 { b'-' } else { b'+' });
     let seconds = offset.unsigned_abs() as u64;
     write_padded(out, seconds / 3600, 2);
-    if seconds % 3600 != 0 {
+    if !seconds.is_multiple_of(3600) {
         out.push(b':');
         write_padded(out, seconds / 60 % 60, 2);
     }
-    if seconds % 60 != 0 {
+    if !seconds.is_multiple_of(60) {
         out.push(b':');
         write_padded(out, seconds % 60, 2);
     }

@@ -59,7 +59,7 @@ fn out_of_range(type_name: &str, text: &str) -> Error {
 
 /// First day of PostgreSQL's calendar, 4714-11-24 BC, and the days that end its dates and its timestamps.
 const FIRST_DAY: i64 = -2_440_588;
-const DATE_END: i64 = 2_145_031_949;
+const DATE_END: i64 = 2_145_042_906;
 
 /// Reads a `date` as days since 1970.
 pub(crate) fn read_date(text: &str) -> Result<i32> {

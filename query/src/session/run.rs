@@ -4,7 +4,7 @@
 //! started, and its contents are the answer once the sources end. ORDER BY and LIMIT at the top of the query are
 //! applied to those contents.
 
-use super::{Session, passes_rows, stream_plan, unsupported};
+use super::{Session, passes_rows, stream_plan};
 use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
 use crate::error::from_datafusion;
@@ -141,10 +141,10 @@ impl Session {
 
     async fn start_sources(&self, sources: &[Arc<Table>]) -> Result<()> {
         for table in sources {
-            if self.database.sources().is_started(table.definition.id) {
-                return Err(unsupported("a second query over a table whose rows are not kept"));
+            // One that runs for an earlier query gives this one its rows anew.
+            if !self.database.sources().is_started(table.definition.id) {
+                self.database.start_source(table, Default::default())?;
             }
-            self.database.start_source(table, None, Default::default())?;
         }
         Ok(())
     }

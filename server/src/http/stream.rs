@@ -97,7 +97,14 @@ impl Target {
                     self.while_open(source.next()).await?
                 }
             };
-            let Some(batch) = next.transpose()? else { break };
+            let batch = match next {
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => {
+                    self.send(out).await?;
+                    return Err(End::Failed(error));
+                }
+                None => break,
+            };
             let mut slices = chunks(&batch).peekable();
             while let Some(chunk) = slices.next() {
                 encode(&chunk, slices.peek().is_none(), out)?;

@@ -1,7 +1,6 @@
 //! The first words of a connection: encryption requests, cancel requests, the startup message.
 
 use super::frontend::{Fields, violation};
-use super::signals::Failure;
 use super::wire::Wire;
 use bytes::Bytes;
 use cenote_statestore::{Error, ErrorKind};
