@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::collections::HashSet;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// The same in `cenote run`, whose own printer is the subscriber.
 const RUN_HISTORY_BYTES: usize = 1 << 30;
@@ -109,9 +110,17 @@ impl Database {
 
     /// CREATE VIEW and CREATE MATERIALIZED VIEW.
     ///
+    /// # Arguments
+    /// - `abandoned`: closed when nobody waits for the view any more; a view without contents by then is dropped again.
+    ///
     /// # Returns
     /// Whether it was created.
-    pub(crate) async fn create_view(self: &Arc<Self>, create: &CreateView, text: &str) -> Result<bool> {
+    pub(crate) async fn create_view(
+        self: &Arc<Self>,
+        create: &CreateView,
+        text: &str,
+        abandoned: oneshot::Receiver<()>,
+    ) -> Result<bool> {
         let _guard = self.lock_catalog().await;
         let mut catalog = (*self.catalog()).clone();
         let definition = view_definition(create, text, &mut catalog)?;
@@ -126,7 +135,7 @@ impl Database {
             }
         };
         let object = if definition.materialized {
-            Object::MaterializedView(self.start_logged_view(definition).await?)
+            Object::MaterializedView(self.start_logged_view(definition, abandoned).await?)
         } else {
             let columns = self.columns_of_view(&definition).await?;
             let mut ddl = vec![DdlRecord::CreateView(definition.clone())];
@@ -204,11 +213,6 @@ impl Database {
         crate::lower::lower_view(&definition.name, &plan, &names)
     }
 
-    async fn start_logged_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
-        let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
-        self.start(definition, Some(ddl)).await
-    }
-
     /// Starts a view that is in the log already.
     pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
         let plan = self.view_plan(&definition).await?;
@@ -220,15 +224,20 @@ impl Database {
         Ok(started)
     }
 
-    /// Plans and starts a view, and waits until it has its first contents.
-    pub(crate) async fn start(
+    /// Plans, logs and starts a view, and waits until it has its first contents.
+    async fn start_logged_view(
         self: &Arc<Self>,
         definition: ViewDefinition,
-        ddl: Option<Vec<u8>>,
+        abandoned: oneshot::Receiver<()>,
     ) -> Result<Arc<MaterializedView>> {
+        let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
         let plan = self.view_plan(&definition).await?;
-        let started = self.launch(definition, plan, ddl).await?;
-        if let Err(error) = started.status.wait_live().await {
+        let started = self.launch(definition, plan, Some(ddl)).await?;
+        let live = tokio::select! {
+            live = started.status.wait_live() => live,
+            _ = abandoned => Err(Error::new(ErrorKind::Unavailable, "VIEW-0003", "the creation of the view was canceled").sqlstate("57014")),
+        };
+        if let Err(error) = live {
             // What cannot even be built from what is there is not created at all.
             let drop = DdlRecord::Drop(vec![started.definition.id]);
             let commit = Commit {

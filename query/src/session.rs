@@ -16,10 +16,12 @@ use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{Delete, Insert, Statement as Ast, Update};
+use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, Delete, Insert, ObjectName, Statement as Ast, Update};
 use futures::StreamExt;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Times that a single statement is run again when another transaction changed its rows meanwhile.
 const RETRIES_MAX: usize = 16;
@@ -52,6 +54,9 @@ pub struct Session {
     last_epoch: Epoch,
     last_read: Option<Epoch>,
     copied: crate::copy::Copied,
+    /// A statement runs; still set when the next one comes if that one was broken off.
+    running: bool,
+    committing: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -64,6 +69,8 @@ impl Session {
             last_epoch: Epoch::ZERO,
             last_read: None,
             copied: Default::default(),
+            running: false,
+            committing: Arc::default(),
         }
     }
 
@@ -161,6 +168,14 @@ impl Session {
     /// # Errors
     /// The statement had no effect. In a transaction block the block is failed.
     pub async fn execute(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
+        self.settle();
+        self.running = true;
+        let outcome = self.execute_settled(statement, parameters).await;
+        self.running = false;
+        outcome
+    }
+
+    async fn execute_settled(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
         let ends = matches!(&*statement.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Commit { .. } | Ast::Rollback { .. }));
         if self.transaction.as_ref().is_some_and(|transaction| transaction.failed) && !ends {
             return Err(failed_transaction());
@@ -175,6 +190,29 @@ impl Session {
             transaction.failed = true;
         }
         outcome
+    }
+
+    /// Takes note of a statement whose future was dropped: it failed.
+    fn settle(&mut self) {
+        if std::mem::take(&mut self.running) {
+            self.fail_transaction();
+        }
+    }
+
+    /// Fails what is open after a statement failed where the session could not see it (it was broken off, its rows could
+    /// not be sent): a transaction block takes only ROLLBACK from then on; an implicit transaction is rolled back.
+    pub fn fail_transaction(&mut self) {
+        self.running = false;
+        match &mut self.transaction {
+            Some(transaction) if transaction.implicit => self.transaction = None,
+            Some(transaction) => transaction.failed = true,
+            None => {}
+        }
+    }
+
+    /// Whether a commit is on its way: from then on a statement can no longer be broken off without its effect.
+    pub fn committing(&self) -> Arc<AtomicBool> {
+        self.committing.clone()
     }
 
     /// Where a COPY puts its rows while a transaction block is open.
@@ -203,8 +241,7 @@ impl Session {
             Parsed::CreateSource(ast) => {
                 self.refuse_in_transaction("CREATE SOURCE")?;
                 let create = crate::ddl::as_create_table(ast)?;
-                let made = self.database.create_table(create, &statement.text, true).await?;
-                Ok(created("CREATE SOURCE", made, &create.name.to_string()))
+                self.create_table("CREATE SOURCE", create, &statement.text, true).await
             }
             Parsed::DropSource {
                 names,
@@ -212,14 +249,7 @@ impl Session {
                 cascade,
             } => {
                 self.refuse_in_transaction("DROP")?;
-                let notices = self
-                    .database
-                    .drop_objects(names, "source", *if_exists, *cascade)
-                    .await?;
-                Ok(Outcome::Command {
-                    tag: "DROP SOURCE".into(),
-                    notices,
-                })
+                self.drop_objects(names, "source", *if_exists, *cascade).await
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
             Parsed::Show(words) => {
@@ -280,12 +310,9 @@ impl Session {
     async fn definition(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
         self.refuse_in_transaction("a change of the catalog")?;
         match ast {
-            Ast::CreateTable(create) => {
-                let made = self.database.create_table(create, &statement.text, false).await?;
-                Ok(created("CREATE TABLE", made, &create.name.to_string()))
-            }
+            Ast::CreateTable(create) => self.create_table("CREATE TABLE", create, &statement.text, false).await,
             Ast::CreateView(create) => {
-                let made = self.database.create_view(create, &statement.text).await?;
+                let made = self.create_view(create, &statement.text).await?;
                 let tag = if create.materialized {
                     "CREATE MATERIALIZED VIEW"
                 } else {
@@ -301,14 +328,43 @@ impl Session {
                 ..
             } => {
                 let kind = crate::ddl::dropped_kind(object_type)?;
-                let notices = self.database.drop_objects(names, kind, *if_exists, *cascade).await?;
-                Ok(Outcome::Command {
-                    tag: format!("DROP {}", kind.to_uppercase()),
-                    notices,
-                })
+                self.drop_objects(names, kind, *if_exists, *cascade).await
             }
             other => Err(unsupported(first_words(&other.to_string()))),
         }
+    }
+
+    async fn create_table(&self, tag: &str, create: &CreateTable, text: &str, is_source: bool) -> Result<Outcome> {
+        let (database, name) = (self.database.clone(), create.name.to_string());
+        let (create, text) = (create.clone(), text.to_string());
+        let made = self
+            .whole(async move { database.create_table(&create, &text, is_source).await })
+            .await?;
+        Ok(created(tag, made, &name))
+    }
+
+    /// Unlike other changes of the catalog, one that can take long is undone when it is broken off.
+    async fn create_view(&self, create: &CreateView, text: &str) -> Result<bool> {
+        let (database, create, text) = (self.database.clone(), create.clone(), text.to_string());
+        let (_asked, abandoned) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move { database.create_view(&create, &text, abandoned).await });
+        task.await
+            .map_err(|error| Error::bug(format!("the creation of a view broke off: {error}")))?
+    }
+
+    async fn drop_objects(
+        &self,
+        names: &[ObjectName],
+        kind: &'static str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<Outcome> {
+        let (database, names) = (self.database.clone(), names.to_vec());
+        let dropped = async move { database.drop_objects(&names, kind, if_exists, cascade).await };
+        Ok(Outcome::Command {
+            tag: format!("DROP {}", kind.to_uppercase()),
+            notices: self.whole(dropped).await?,
+        })
     }
 
     /// DDL is one commit of its own; inside a block it would take effect before the block does.
@@ -406,9 +462,21 @@ impl Session {
         if transaction.is_read_only() {
             return Ok(());
         }
-        let epoch = self.database.engine().commit(transaction.into_commit()?).await?;
+        let commit = transaction.into_commit()?;
+        self.committing.store(true, Ordering::Release);
+        let committed = self.database.engine().commit(commit).await;
+        self.committing.store(false, Ordering::Release);
+        let epoch = committed?;
         self.last_epoch = epoch;
         self.database.engine().wait_visible(epoch).await
+    }
+
+    /// Runs a change of the catalog to its end, whatever becomes of who asked for it: half of one must not stay.
+    async fn whole<T: Send + 'static>(&self, change: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        self.committing.store(true, Ordering::Release);
+        let done = tokio::spawn(change).await;
+        self.committing.store(false, Ordering::Release);
+        done.map_err(|error| Error::bug(format!("a change of the catalog broke off: {error}")))?
     }
 
     fn begin(&mut self) -> Result<Outcome> {
@@ -491,7 +559,7 @@ impl Session {
     /// The transaction's state.
     pub fn transaction_status(&self) -> TransactionStatus {
         match &self.transaction {
-            Some(transaction) if transaction.failed => TransactionStatus::Failed,
+            Some(transaction) if transaction.failed || self.running => TransactionStatus::Failed,
             Some(transaction) if !transaction.implicit => TransactionStatus::Open,
             _ => TransactionStatus::Idle,
         }

@@ -5,7 +5,7 @@ use crate::plan::CollectionId;
 use crate::rows::{Cell, Row, batch};
 use crate::views::{by_person, create_tables, orders};
 use cenote_engine::{Commit, OnConflict, TableWrite};
-use cenote_statestore::{Epoch, ErrorKind};
+use cenote_statestore::{Epoch, Error, ErrorKind};
 
 fn order(id: i128) -> Row {
     vec![
@@ -127,4 +127,91 @@ fn rows_that_pass_reach_the_views_that_read_their_source_from_then_on() {
             crate::models::view::results(&database.views[&late].plan, &held)
         );
     }
+}
+
+/// A view over a source that runs: the replay and what passes meanwhile come in pieces, in any order.
+#[test]
+fn a_replay_gives_a_later_view_what_had_passed_before_it() {
+    for workers in [1, 4] {
+        let mut database = Database::start(workers);
+        let source = CollectionId(900);
+        let early = database.create_view(by_person(source));
+        let pass = |database: &mut Database, ids: std::ops::Range<i128>| {
+            let rows: Vec<Row> = ids.map(order).collect();
+            let passing = vec![(source, batch(&orders(), &rows))];
+            let commit = Commit {
+                passing,
+                ..Commit::default()
+            };
+            let epoch = database.commit(commit).unwrap();
+            let held = database.now().entry(source).or_default();
+            rows.iter().for_each(|row| crate::rows::add(held, row, 1));
+            epoch
+        };
+        pass(&mut database, 0..20);
+        let (feed, replay) = database.engine.replay();
+        let (late, mut view) = database.prepare_view(by_person(source));
+        view.replays.insert(source, replay);
+        let create = Commit {
+            create_view: Some(view),
+            ..Commit::default()
+        };
+        database.commit(create).unwrap();
+        pass(&mut database, 20..30);
+        for id in 0..20 {
+            assert!(!database.views[&late].status.is_live());
+            feed.send(batch(&orders(), &[order(id)])).unwrap();
+        }
+        pass(&mut database, 30..40);
+        feed.finish(Ok(()));
+        let last = database.last();
+        database.wait();
+        database.wait_live(late).unwrap();
+        let expected = database.everything(last.0);
+        assert_eq!(database.contents(early, last), expected[&early]);
+        assert_eq!(database.contents(late, last), expected[&late]);
+    }
+}
+
+#[test]
+fn a_replay_that_fails_or_is_forgotten_fails_its_view_alone() {
+    let mut database = Database::start(2);
+    let source = CollectionId(900);
+    let early = database.create_view(by_person(source));
+    for forgotten in [false, true] {
+        let (feed, replay) = database.engine.replay();
+        let (late, mut view) = database.prepare_view(by_person(source));
+        view.replays.insert(source, replay);
+        let create = Commit {
+            create_view: Some(view),
+            ..Commit::default()
+        };
+        database.commit(create).unwrap();
+        feed.send(batch(&orders(), &[order(1)])).unwrap();
+        if forgotten {
+            drop(feed);
+        } else {
+            feed.finish(Err(Error::new(ErrorKind::Expired, "CONN-0008", "the file is gone")));
+        }
+        let error = database.wait_live(late).unwrap_err();
+        assert_eq!(error.code() == "CONN-0008", !forgotten, "{error}");
+        database.drop_view(late);
+    }
+    database.wait_live(early).unwrap();
+}
+
+#[test]
+fn a_replay_for_a_view_that_was_dropped_is_told_to_stop() {
+    let mut database = Database::start(1);
+    let source = CollectionId(900);
+    let (feed, replay) = database.engine.replay();
+    let (late, mut view) = database.prepare_view(by_person(source));
+    view.replays.insert(source, replay);
+    let create = Commit {
+        create_view: Some(view),
+        ..Commit::default()
+    };
+    database.commit(create).unwrap();
+    database.drop_view(late);
+    while feed.send(batch(&orders(), &[order(1)])).is_ok() {}
 }

@@ -207,7 +207,7 @@ impl Connection {
     /// Tells the client of an error that left the connection usable.
     async fn fail(&mut self, kind: u8, error: Error) -> Result<(), Failure> {
         self.wire.output.error("ERROR", &error, 0);
-        self.session.fail().await;
+        self.session.fail();
         if frontend::is_extended(kind) {
             self.is_skipping = true;
             return Ok(());

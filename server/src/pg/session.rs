@@ -5,6 +5,7 @@ use cenote_statestore::Result;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 #[cfg(test)]
 use super::tests::script;
@@ -81,28 +82,23 @@ impl Session {
     /// Fails an open transaction block after a statement failed where the session could not see it: while its rows were
     /// sent, by a cancel request, in a message that did not decode. Without a block, what a statement that was broken
     /// off left open is rolled back.
-    pub(super) async fn fail(&mut self) {
-        match self.transaction_status() {
-            TransactionStatus::Idle => {
-                let _ = self.end_implicit(true).await;
-            }
-            TransactionStatus::Open => self.fail_block().await,
-            TransactionStatus::Failed => {}
+    pub(super) fn fail(&mut self) {
+        match self {
+            Session::Database(session) => session.fail_transaction(),
+            #[cfg(test)]
+            Session::Script(session) => match session.transaction_status() {
+                TransactionStatus::Idle => drop(session.end_implicit(true)),
+                _ => session.fail(),
+            },
         }
     }
 
-    async fn fail_block(&mut self) {
+    /// Whether the running statement commits, so that it can no longer be cancelled.
+    pub(super) fn committing(&self) -> Arc<AtomicBool> {
         match self {
-            Session::Database(session) => {
-                // A session fails its block when a statement fails; this one has no other meaning.
-                if let Ok(statements) = session.parse("SELECT cenote_statement_failed_while_it_was_sent()") {
-                    for statement in &statements {
-                        let _ = session.execute(statement, &[]).await;
-                    }
-                }
-            }
+            Session::Database(session) => session.committing(),
             #[cfg(test)]
-            Session::Script(session) => session.fail(),
+            Session::Script(_) => Arc::default(),
         }
     }
 

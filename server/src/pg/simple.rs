@@ -9,6 +9,7 @@ use super::signals::Failure;
 use cenote_query::Outcome;
 use cenote_statestore::Result;
 use datafusion::scalar::ScalarValue;
+use std::sync::atomic::Ordering;
 
 /// What is left to say when a statement is done.
 pub(super) enum Completion {
@@ -41,7 +42,7 @@ impl Connection {
             Ok(completion) => self.complete(completion),
             Err((Failure::Statement(error), offset)) => {
                 self.wire.output.error("ERROR", &error, offset);
-                self.session.fail().await;
+                self.session.fail();
             }
             Err((other, _)) => return Err(other),
         }
@@ -109,11 +110,19 @@ impl Connection {
                 notices: Vec::new(),
             });
         }
-        tokio::select! {
+        let committing = self.session.committing();
+        let running = self.session.execute(statement, parameters);
+        tokio::pin!(running);
+        let failure = tokio::select! {
             biased;
-            outcome = self.session.execute(statement, parameters) => Ok(outcome?),
-            failure = self.signals.raised() => Err(failure),
+            outcome = &mut running => return Ok(outcome?),
+            failure = self.signals.raised() => failure,
+        };
+        if committing.load(Ordering::Acquire) {
+            // It takes effect: saying that it was cancelled would be wrong.
+            return Ok(running.await?);
         }
+        Err(failure)
     }
 
     /// Finishes an outcome that is no result set.

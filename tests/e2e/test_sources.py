@@ -1,0 +1,75 @@
+"""CREATE SOURCE: rows that are passed on and not kept, for as many views as one likes, whenever they come."""
+import json
+
+import psycopg
+import pytest
+from harness import cenote
+
+COLUMNS = "id BIGINT, w TEXT"
+
+
+def lines(ids):
+    return "".join(json.dumps({"id": i, "w": f"w{i % 3}"}) + "\n" for i in ids)
+
+
+def append(path, ids):
+    with open(path, "a") as file:
+        file.write(lines(ids))
+
+
+def groups(name):
+    return lambda db: db.execute(f"SELECT * FROM {name} ORDER BY w").fetchall()
+
+
+def expected(ids):
+    return [(w, len(of), sum(of)) for w in ("w0", "w1", "w2") if (of := [i for i in ids if f"w{i % 3}" == w])]
+
+
+def test_a_later_view_over_a_source_has_what_passed_before_it(fresh):
+    server = fresh(workers=4)
+    folder = server.cwd / "in"
+    folder.mkdir()
+    append(folder / "1.json", range(1000))
+    view = "CREATE MATERIALIZED VIEW {} AS SELECT w, count(*) AS n, sum(id)::BIGINT AS s FROM src GROUP BY w"
+    with server.connect() as db:
+        db.execute(f"CREATE SOURCE src ({COLUMNS}) WITH (connector = 'file', format = 'json', path = 'in', follow = 'true')")
+        db.execute(view.format("first"))
+        server.wait_until("first", lambda c: groups("first")(c) == expected(range(1000)))
+        append(folder / "1.json", range(1000, 1500))
+        append(folder / "2.json", range(1500, 2000))
+        db.execute(view.format("second"))
+        db.execute("CREATE MATERIALIZED VIEW pairs AS SELECT count(*) AS n FROM src a JOIN src b ON a.id = b.id")
+        append(folder / "2.json", range(2000, 2500))
+        for name in ("first", "second"):
+            server.wait_until(name, lambda c: groups(name)(c) == expected(range(2500)))
+        server.wait_until("pairs", lambda c: c.execute("SELECT n FROM pairs").fetchone() == (2500,))
+    server.kill()
+    append(folder / "3.json", range(2500, 2600))
+    server.start()
+    for name in ("first", "second"):
+        server.wait_until(name, lambda c: groups(name)(c) == expected(range(2600)))
+
+
+def test_a_source_whose_file_is_gone_refuses_a_later_view_and_keeps_the_first(server, db, name):
+    path = server.cwd / f"{name}.json"
+    append(path, range(10))
+    db.execute(f"CREATE SOURCE {name} ({COLUMNS}) WITH (connector = 'file', format = 'json', path = '{name}.json')")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_1 AS SELECT count(*) AS n FROM {name}")
+    server.wait_until(f"{name}_1", lambda c: c.execute(f"SELECT n FROM {name}_1").fetchone() == (10,))
+    path.unlink()
+    with pytest.raises(psycopg.Error) as raised:
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_2 AS SELECT sum(id) AS n FROM {name}")
+    assert "again" in str(raised.value) and f"{name}.json" in str(raised.value)
+    assert db.execute(f"SELECT n FROM {name}_1").fetchone() == (10,)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        db.execute(f"SELECT * FROM {name}_2")
+
+
+def test_a_script_asks_one_file_several_questions(tmp_path):
+    (tmp_path / "in.json").write_text(lines(range(100)))
+    script = f"""CREATE TABLE t ({COLUMNS}) WITH (connector = 'file', format = 'json', path = 'in.json');
+        SELECT count(*) AS n FROM t; CREATE MATERIALIZED VIEW v AS SELECT w, sum(id) AS s FROM t GROUP BY w;
+        SELECT sum(id) AS s FROM t; SELECT * FROM v ORDER BY w"""
+    done = cenote("run", "-e", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ['{"n":100}', '{"s":4950}', '{"w":"w0","s":1683}', '{"w":"w1","s":1617}', '{"w":"w2","s":1650}']
