@@ -464,9 +464,13 @@ impl Session {
         }
         let commit = transaction.into_commit()?;
         self.committing.store(true, Ordering::Release);
-        let committed = self.database.engine().commit(commit).await;
+        let committed = self.commit_visibly(commit).await;
         self.committing.store(false, Ordering::Release);
-        let epoch = committed?;
+        committed
+    }
+
+    async fn commit_visibly(&mut self, commit: cenote_engine::Commit) -> Result<()> {
+        let epoch = self.database.engine().commit(commit).await?;
         self.last_epoch = epoch;
         self.database.engine().wait_visible(epoch).await
     }

@@ -73,9 +73,8 @@ impl Input {
     ) -> IoResult<Input> {
         let count = Arc::new(AtomicU64::new(0));
         let is_packed = packed.is_packed();
-        if !is_packed {
-            file.seek(SeekFrom::Start(start))?;
-        }
+        // Clones of a file share its position, so it may be anywhere.
+        file.seek(SeekFrom::Start(if is_packed { 0 } else { start }))?;
         let counted = Counted {
             file,
             count: Arc::clone(&count),

@@ -246,8 +246,7 @@ fn model_value(value: Option<&Value>, data_type: &DataType) -> Result<String, ()
         Some(Value::Array(_) | Value::Object(_)) => return Err(()),
         Some(Value::Bool(word)) if matches!(data_type, DataType::Boolean | DataType::Utf8) => word.to_string(),
         Some(Value::Bool(_)) => return Err(()),
-        // serde_json writes the plus of an exponent that had none.
-        Some(Value::Number(number)) => number.to_string().replace("e+", "e"),
+        Some(Value::Number(number)) => number.to_string(),
         Some(Value::String(text)) => text.clone(),
     };
     let bytes = text.as_bytes();
@@ -405,17 +404,22 @@ fn random_objects_are_read_as_a_slow_model_reads_them() {
                 }
                 continue;
             }
-            let expected = model(&table, line);
+            let expected = model(&table, line).map(|row| plain_exponents(&row));
             let found = if bad.contains(&(at as u64 + 1)) {
                 Err(())
             } else {
                 Ok(rows.next().unwrap_or_default())
             };
-            let found = found.map(|row| timestamp_as_micros(&row));
+            let found = found.map(|row| plain_exponents(&timestamp_as_micros(&row)));
             assert_eq!(found, expected, "seed {seed}, line {}: {line}", at + 1);
         }
         assert_eq!(rows.next(), None, "seed {seed}");
     }
+}
+
+/// The row with exponents written one way: serde_json does not keep their case and sign in a number that becomes a text.
+fn plain_exponents(row: &str) -> String {
+    row.replace('E', "e").replace("e+", "e")
 }
 
 /// The row with its last value, a timestamp, as microseconds.

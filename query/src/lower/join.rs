@@ -5,7 +5,7 @@ use crate::program::Condition;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use cenote_engine::plan::{Join as JoinNode, JoinKind, Node, Predicate};
 use cenote_statestore::Result;
-use datafusion::common::{DFSchema, JoinType, NullEquality};
+use datafusion::common::{DFSchema, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan};
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ impl Lowering {
         (right, right_on): (Lowered, Vec<&Expr>),
     ) -> Result<Lowered> {
         let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
-        let (left, left_keys) = self.with_keys(left, &left_on)?;
-        let (right, right_keys) = self.with_keys(right, &right_on)?;
+        let (left, left_keys) = self.with_keys(left, &left_on, "left side")?;
+        let (right, right_keys) = self.with_keys(right, &right_on, "right side")?;
         let (left_schema, right_schema) = (self.schema_of(left.node), self.schema_of(right.node));
         let pair = df_schema(
             left.schema
@@ -95,9 +95,12 @@ impl Lowering {
 
     /// Adds columns for keys that are computed, or are floats, which are compared by value and not by bits.
     ///
+    /// # Arguments
+    /// - `side`: qualifier of the added columns, which keeps them apart from those of the other side.
+    ///
     /// # Returns
     /// The input with the columns, and the positions of the keys.
-    fn with_keys(&mut self, input: Lowered, keys: &[&Expr]) -> Result<(Lowered, Vec<usize>)> {
+    fn with_keys(&mut self, input: Lowered, keys: &[&Expr], side: &str) -> Result<(Lowered, Vec<usize>)> {
         let width = input.schema.fields().len();
         let mut exprs: Vec<Expr> = (0..width).map(|column| column_expr(&input.schema, column)).collect();
         let mut names: Vec<_> = input
@@ -113,7 +116,10 @@ impl Lowering {
                     positions.push(exprs.len());
                     computed.push(exprs.len());
                     let name = format!("key_{}", exprs.len() - width + 1);
-                    names.push((None, Arc::new(Field::new(name, DataType::Null, true))));
+                    names.push((
+                        Some(TableReference::bare(side)),
+                        Arc::new(Field::new(name, DataType::Null, true)),
+                    ));
                     exprs.push((*key).clone());
                 }
             }
