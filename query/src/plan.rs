@@ -7,6 +7,7 @@
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
+use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
@@ -32,6 +33,7 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Statement as Ast, Visit, Visit
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// Name of the one catalog (PostgreSQL: database).
 pub const DATABASE: &str = "cenote";
@@ -58,13 +60,14 @@ pub(crate) struct ReadView {
     pub(crate) plans_only: bool,
     /// Settings that SHOW and current_setting see.
     pub(crate) settings: Arc<std::collections::BTreeMap<String, String>>,
+    /// The relations as the system catalog shows them, found when a statement asks.
+    pub(crate) relations: Arc<OnceCell<Arc<SystemCatalog>>>,
 }
 
 /// The planner's configuration, made once.
 pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     let mut options = SessionConfig::new()
         .with_default_catalog_and_schema(DATABASE, PUBLIC)
-        .with_information_schema(true)
         .with_target_partitions(config.workers.max(1))
         .with_batch_size(crate::provider::ROWS_PER_BATCH);
     let parser = &mut options.options_mut().sql_parser;
@@ -122,10 +125,31 @@ impl ReadView {
         let mut ast = ast.clone();
         crate::names::name_outputs(&mut ast);
         crate::names::expand_views(&mut ast, &self.catalog)?;
+        if pg_catalog::is_touched(&ast) {
+            return self.plan_with_catalog(state, ast).await;
+        }
         check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
+    }
+
+    /// Plans a statement that asks for something of the system catalog.
+    async fn plan_with_catalog(&self, state: &SessionState, mut ast: Ast) -> Result<LogicalPlan> {
+        let find = || async { SystemCatalog::of(self).await.map(Arc::new) };
+        let relations = self.relations.get_or_try_init(find).await?;
+        pg_catalog::rewrite(&mut ast);
+        check_references(&ast, self)?;
+        let state = pg_catalog::with_functions(state, relations).map_err(from_datafusion)?;
+        let statement = PlanStatement::Statement(Box::new(ast));
+        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        let plan = pg_catalog::apply_types(plan, &state).map_err(from_datafusion)?;
+        crate::postgres::apply_rules(plan).map_err(from_datafusion)
+    }
+
+    fn pg_table(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let (columns, rows) = pg_catalog::table(self.relations.get()?, name)?;
+        Some(fixed_table(columns, rows))
     }
 
     /// Reads the state tables that a statement names, all at one epoch, which becomes this view's epoch.
@@ -236,13 +260,7 @@ impl ReadView {
             return Some(Arc::new(self.versioned(CollectionId(u64::MAX), &offsets, columns)));
         }
         let (columns, rows) = self.states.get(name)?;
-        Some(Arc::new(CollectionTable {
-            id: CollectionId(u64::MAX),
-            columns: columns.clone(),
-            contents: Some(Contents::Rows(Arc::new(rows.clone()))),
-            defaults: HashMap::new(),
-            key: Vec::new(),
-        }))
+        Some(fixed_table(columns.clone(), rows.clone()))
     }
 
     async fn system_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
@@ -254,19 +272,19 @@ impl ReadView {
         let rows = crate::system::system_table(self, name)
             .await
             .map_err(crate::provider::outside)?;
-        Ok(rows.map(|rows| {
-            let columns = rows.schema();
-            let contents = Some(Contents::Rows(Arc::new(vec![rows])));
-            let id = CollectionId(u64::MAX);
-            Arc::new(CollectionTable {
-                id,
-                columns,
-                contents,
-                defaults: HashMap::new(),
-                key: Vec::new(),
-            }) as Arc<dyn TableProvider>
-        }))
+        Ok(rows.map(|rows| fixed_table(rows.schema(), vec![rows])))
     }
+}
+
+/// A table of rows that are there already.
+fn fixed_table(columns: SchemaRef, rows: Vec<RecordBatch>) -> Arc<dyn TableProvider> {
+    Arc::new(CollectionTable {
+        id: CollectionId(u64::MAX),
+        columns,
+        contents: Some(Contents::Rows(Arc::new(rows))),
+        defaults: HashMap::new(),
+        key: Vec::new(),
+    })
 }
 
 /// Puts values in the place of `$1`, `$2` ...
@@ -373,6 +391,7 @@ impl Database {
             row_ids_of,
             plans_only: false,
             settings,
+            relations: Arc::default(),
         })
     }
 
@@ -428,7 +447,12 @@ impl CatalogProviderList for Catalogs {
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == DATABASE).then(|| {
+        let is_current = self
+            .view
+            .settings
+            .get("database")
+            .is_some_and(|database| database == name);
+        (name == DATABASE || is_current).then(|| {
             Arc::new(Schemas {
                 view: self.view.clone(),
             }) as Arc<dyn CatalogProvider>
@@ -438,7 +462,9 @@ impl CatalogProviderList for Catalogs {
 
 impl CatalogProvider for Schemas {
     fn schema_names(&self) -> Vec<String> {
-        [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA].map(String::from).to_vec()
+        [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA, pg_catalog::SCHEMA]
+            .map(String::from)
+            .to_vec()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
@@ -462,6 +488,7 @@ impl SchemaProvider for Relations {
                 .map(|object| object.name().to_string())
                 .collect(),
             CATALOG_SCHEMA => crate::system::TABLES.iter().map(|name| name.to_string()).collect(),
+            pg_catalog::SCHEMA => pg_catalog::table_names(),
             _ => self
                 .view
                 .database
@@ -476,6 +503,7 @@ impl SchemaProvider for Relations {
         match self.schema.as_str() {
             PUBLIC => self.view.public_table(name).await,
             CATALOG_SCHEMA => self.view.system_table(name).await,
+            pg_catalog::SCHEMA => Ok(self.view.pg_table(name)),
             _ => Ok(self.view.state_table(name)),
         }
     }

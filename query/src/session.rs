@@ -16,7 +16,9 @@ use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, Delete, Insert, ObjectName, Statement as Ast, Update};
+use datafusion::sql::sqlparser::ast::{
+    CloseCursor, CreateTable, CreateView, Delete, Insert, ObjectName, Reset, Statement as Ast, Update,
+};
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -51,6 +53,8 @@ pub struct Session {
     database: Arc<Database>,
     transaction: Option<Transaction>,
     settings: Arc<BTreeMap<String, String>>,
+    /// Settings as the client connected, which RESET goes back to.
+    initial: Arc<BTreeMap<String, String>>,
     last_epoch: Epoch,
     last_read: Option<Epoch>,
     copied: crate::copy::Copied,
@@ -65,6 +69,7 @@ impl Session {
         Session {
             database,
             transaction: None,
+            initial: settings.clone(),
             settings,
             last_epoch: Epoch::ZERO,
             last_read: None,
@@ -292,14 +297,16 @@ impl Session {
             Ast::Commit { .. } => self.commit().await,
             Ast::Rollback { savepoint: None, .. } => Ok(self.rollback()),
             Ast::Set(set) => self.set(set),
-            Ast::Reset(_) | Ast::Discard { .. } => {
-                self.settings = Arc::new(crate::settings::defaults());
-                Ok(command(if matches!(ast, Ast::Reset(_)) {
-                    "RESET"
-                } else {
-                    "DISCARD ALL"
-                }))
+            Ast::Reset(reset) => self.reset(&reset.reset),
+            Ast::Discard { .. } => {
+                self.settings = self.initial.clone();
+                Ok(command("DISCARD ALL"))
             }
+            // Neither cursors of SQL nor channels exist, so that none of them are left now.
+            Ast::Close {
+                cursor: CloseCursor::All,
+            } => Ok(command("CLOSE CURSOR ALL")),
+            Ast::UNLISTEN { .. } => Ok(command("UNLISTEN")),
             Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
             Ast::ShowVariable { variable } => self.show_setting(variable),
             Ast::Explain { statement, analyze, .. } => self.explain(statement, *analyze, as_of, parameters).await,
@@ -397,6 +404,7 @@ impl Session {
         as_of: Option<Epoch>,
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
+        self.set_from_query(statement, ast)?;
         if self.database.config().selects_wait_for_sources {
             return self.run_query(statement, ast, parameters).await;
         }
@@ -601,12 +609,36 @@ impl Session {
     /// Sets a startup parameter (`application_name`, `client_encoding`, `options` ...); unknown ones are kept.
     pub fn set_startup_parameter(&mut self, name: &str, value: &str) -> Result<()> {
         Arc::make_mut(&mut self.settings).insert(name.to_lowercase(), value.to_string());
+        self.initial = self.settings.clone();
         Ok(())
     }
 
     fn set(&mut self, set: &datafusion::sql::sqlparser::ast::Set) -> Result<Outcome> {
         crate::settings::set(Arc::make_mut(&mut self.settings), set)?;
         Ok(command("SET"))
+    }
+
+    fn reset(&mut self, reset: &Reset) -> Result<Outcome> {
+        match reset {
+            Reset::ALL => self.settings = self.initial.clone(),
+            Reset::ConfigurationParameter(name) => {
+                let name = name.to_string().to_lowercase();
+                let (_, value) = crate::settings::show(&self.initial, &name)?;
+                Arc::make_mut(&mut self.settings).insert(name, value);
+            }
+        }
+        Ok(command("RESET"))
+    }
+
+    /// Assigns what a query sets by `set_config`, which is all that it may change.
+    fn set_from_query(&mut self, statement: &Statement, ast: &Ast) -> Result<()> {
+        if !statement.text.contains("set_config") {
+            return Ok(());
+        }
+        for (name, value) in crate::pg_catalog::assigned_settings(ast) {
+            crate::settings::assign(Arc::make_mut(&mut self.settings), &name, value)?;
+        }
+        Ok(())
     }
 
     fn show_setting(&self, variable: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<Outcome> {

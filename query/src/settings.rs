@@ -135,7 +135,11 @@ pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<
     }
 }
 
-fn assign(settings: &mut BTreeMap<String, String>, name: &str, value: String) -> Result<()> {
+/// Gives a setting a value; `default` gives it back its own.
+///
+/// # Errors
+/// `Invalid` 42704: there is no such setting. `Unsupported`: it has one value only, and this is another.
+pub(crate) fn assign(settings: &mut BTreeMap<String, String>, name: &str, value: String) -> Result<()> {
     // Names with a dot are for extensions and programs, which PostgreSQL keeps without knowing them.
     let known = KNOWN.iter().find(|(known, _)| *known == name);
     if known.is_none() && !name.contains('.') {

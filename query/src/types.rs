@@ -45,9 +45,25 @@ fn custom_choice(name: &str) -> Option<DataType> {
         "float8" => DataType::Float64,
         "bool" => DataType::Boolean,
         "timestamptz" => timestamptz(),
-        "name" | "regclass" | "regtype" | "regproc" | "regnamespace" | "bpchar" => DataType::Utf8,
+        "text" | "varchar" | "name" | "bpchar" => DataType::Utf8,
         _ => return None,
     })
+}
+
+/// A type that only the system catalog has, with its name: the Arrow type does not tell it.
+fn catalog_type(sql_type: &SqlType) -> Option<Field> {
+    let name = match sql_type {
+        SqlType::Regclass => "regclass".to_string(),
+        SqlType::Custom(name, _) => name.to_string().to_lowercase().replace('"', ""),
+        _ => return None,
+    };
+    let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
+    let data_type = match name {
+        "oid" | "xid" | "regclass" | "regtype" | "regproc" | "regnamespace" | "regrole" => DataType::Int32,
+        "name" | "char" => DataType::Utf8,
+        _ => return None,
+    };
+    Some(Field::new("", data_type, true).with_metadata(crate::pg_catalog::metadata(name)))
 }
 
 /// Tells DataFusion's planner PostgreSQL's types.
@@ -56,7 +72,8 @@ pub struct PostgresTypes;
 
 impl TypePlanner for PostgresTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
-        Ok(own_choice(sql_type).map(|data_type| Arc::new(Field::new("", data_type, true)) as FieldRef))
+        let own = || own_choice(sql_type).map(|data_type| Field::new("", data_type, true));
+        Ok(catalog_type(sql_type).or_else(own).map(Arc::new))
     }
 }
 

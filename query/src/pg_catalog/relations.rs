@@ -1,0 +1,337 @@
+//! All relations as the system catalog shows them, put together once for a statement that asks.
+
+use super::oids::{self, Oid, Part};
+use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Object, PUBLIC, STATE_SCHEMA, Table};
+use crate::pgtype::{ColumnType, oid};
+use crate::plan::ReadView;
+use arrow::datatypes::{Schema, SchemaRef};
+use cenote_statestore::Result;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
+use tokio::sync::OnceCell;
+
+/// A schema.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    pub(super) oid: Oid,
+    pub(super) name: &'static str,
+}
+
+/// All schemas.
+pub(super) const NAMESPACES: [Namespace; 5] = [
+    namespace(oids::PG_CATALOG, super::SCHEMA),
+    namespace(oids::PUBLIC, PUBLIC),
+    namespace(oids::INFORMATION_SCHEMA, super::INFORMATION_SCHEMA),
+    namespace(oids::CENOTE_CATALOG, CATALOG_SCHEMA),
+    namespace(oids::CENOTE_STATE, STATE_SCHEMA),
+];
+
+const fn namespace(oid: Oid, name: &'static str) -> Namespace {
+    Namespace { oid, name }
+}
+
+/// What a relation is: `pg_class.relkind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Table,
+    View,
+    MaterializedView,
+    /// Rows come from elsewhere and are not kept: a source.
+    Foreign,
+    Index,
+}
+
+impl Kind {
+    pub(super) fn letter(self) -> char {
+        match self {
+            Kind::Table => 'r',
+            Kind::View => 'v',
+            Kind::MaterializedView => 'm',
+            Kind::Foreign => 'f',
+            Kind::Index => 'i',
+        }
+    }
+}
+
+/// A column of a relation.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) column_type: ColumnType,
+    pub(super) not_null: bool,
+    /// SQL text of its default.
+    pub(super) default: Option<String>,
+}
+
+/// A primary key: a constraint, and the index that keeps it.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) index: Oid,
+    pub(super) constraint: Oid,
+    /// Positions of its columns.
+    pub(super) columns: Vec<usize>,
+}
+
+/// A relation.
+#[derive(Clone, Debug)]
+pub(super) struct Relation {
+    pub(super) oid: Oid,
+    pub(super) namespace: Oid,
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) columns: Vec<Column>,
+    pub(super) key: Option<Key>,
+    /// A view's query.
+    pub(super) query: Option<String>,
+    /// Rows and bytes that it holds, where that is known.
+    pub(super) size: Option<(u64, u64)>,
+    /// Name and options of its connector.
+    pub(super) connector: Option<BTreeMap<String, String>>,
+}
+
+/// The relations, and the session that asks.
+#[derive(Debug)]
+pub(crate) struct SystemCatalog {
+    pub(super) all: Vec<Relation>,
+    by_oid: HashMap<Oid, usize>,
+    pub(super) settings: Arc<BTreeMap<String, String>>,
+}
+
+impl SystemCatalog {
+    /// The relations of a view of the database.
+    pub(crate) async fn of(view: &ReadView) -> Result<SystemCatalog> {
+        let mut all = SYSTEM.clone();
+        all.extend(system_tables(view).await?.iter().cloned());
+        for object in view.catalog.objects() {
+            all.push(of_object(object));
+            if let Object::Table(table) = object {
+                all.extend(of_offsets(table));
+            }
+        }
+        all.extend(of_states(view));
+        Ok(SystemCatalog::new(all, view.settings.clone()))
+    }
+
+    fn new(all: Vec<Relation>, settings: Arc<BTreeMap<String, String>>) -> SystemCatalog {
+        let by_oid = all
+            .iter()
+            .enumerate()
+            .map(|(at, relation)| (relation.oid, at))
+            .collect();
+        SystemCatalog { all, by_oid, settings }
+    }
+
+    /// No relations: what a system table's columns are found with.
+    pub(super) fn none() -> SystemCatalog {
+        SystemCatalog::new(Vec::new(), Arc::default())
+    }
+
+    pub(super) fn get(&self, oid: Oid) -> Option<&Relation> {
+        self.by_oid.get(&oid).map(|at| &self.all[*at])
+    }
+
+    /// The relation that a name means, in the order of PostgreSQL's search path.
+    pub(super) fn find(&self, schema: Option<&str>, name: &str) -> Option<&Relation> {
+        let in_namespace = |namespace: Oid| {
+            self.all
+                .iter()
+                .find(|relation| relation.namespace == namespace && relation.name == name)
+        };
+        match schema {
+            None => in_namespace(oids::PG_CATALOG).or_else(|| in_namespace(oids::PUBLIC)),
+            Some(schema) => NAMESPACES
+                .iter()
+                .find(|namespace| namespace.name == schema)
+                .and_then(|namespace| in_namespace(namespace.oid)),
+        }
+    }
+
+    /// SystemCatalog with a primary key.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&Relation, &Key)> {
+        self.all
+            .iter()
+            .filter_map(|relation| relation.key.as_ref().map(|key| (relation, key)))
+    }
+
+    /// Whose session it is.
+    pub(super) fn user(&self) -> &str {
+        self.settings
+            .get("user")
+            .or_else(|| self.settings.get("session_authorization"))
+            .map_or(crate::plan::DATABASE, String::as_str)
+    }
+
+    /// The database that the client named, which is the user's name if it named none.
+    pub(super) fn database(&self) -> &str {
+        let named = self
+            .settings
+            .get("database")
+            .filter(|name| !name.is_empty())
+            .or_else(|| self.settings.get("user"));
+        named.map_or(crate::plan::DATABASE, String::as_str)
+    }
+}
+
+impl Relation {
+    /// A relation of the system, without keys and sizes.
+    fn system(oid: Oid, namespace: Oid, name: &str, kind: Kind, columns: Vec<Column>) -> Relation {
+        Relation {
+            oid,
+            namespace,
+            name: name.to_string(),
+            kind,
+            columns,
+            key: None,
+            query: None,
+            size: None,
+            connector: None,
+        }
+    }
+
+    /// Whether its name alone means it.
+    pub(super) fn is_visible(&self) -> bool {
+        matches!(self.namespace, oids::PG_CATALOG | oids::PUBLIC)
+    }
+}
+
+fn columns_of(schema: &Schema, hide_nullability: bool) -> Vec<Column> {
+    let column = |field: &arrow::datatypes::FieldRef| Column {
+        name: crate::names::shown_name(field.name()).to_string(),
+        column_type: ColumnType::of(field),
+        not_null: !hide_nullability && !field.is_nullable(),
+        default: None,
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// A column as declared. NUMERIC without precision is kept with one, which is what is told.
+fn declared(column: &ColumnDefinition, schema: &Schema, position: usize) -> Column {
+    let kept = ColumnType::of(schema.field(position));
+    let column_type = match ColumnType::parse(&column.sql_type) {
+        Some(declared) if declared.pg.oid != oid::NUMERIC => declared,
+        _ => kept,
+    };
+    Column {
+        name: column.name.clone(),
+        column_type,
+        not_null: column.not_null,
+        default: column.default.clone(),
+    }
+}
+
+fn of_object(object: &Object) -> Relation {
+    let oid = oids::of(object.id(), Part::Relation);
+    let mut relation = Relation::system(oid, oids::PUBLIC, object.name(), Kind::View, Vec::new());
+    match object {
+        Object::Table(table) => of_table(table, &mut relation),
+        Object::View(view) => {
+            relation.columns = columns_of(&view.columns, true);
+            relation.query = Some(view.definition.query.clone());
+        }
+        Object::MaterializedView(view) => {
+            relation.kind = Kind::MaterializedView;
+            relation.columns = columns_of(&view.columns, true);
+            relation.query = Some(view.definition.query.clone());
+            relation.size = Some(size_of(&view.versioned));
+        }
+    }
+    relation
+}
+
+fn of_table(table: &Table, relation: &mut Relation) {
+    let definition = &table.definition;
+    relation.kind = if definition.is_source {
+        Kind::Foreign
+    } else {
+        Kind::Table
+    };
+    relation.columns = definition
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(position, column)| declared(column, &table.columns, position))
+        .collect();
+    relation.size = table.versioned.as_deref().map(size_of);
+    relation.connector = definition.is_source.then(|| {
+        let options = definition.connector.iter().flatten();
+        options.map(|(name, value)| (name.clone(), value.clone())).collect()
+    });
+    relation.key = (!definition.primary_key.is_empty()).then(|| Key {
+        name: format!("{}_pkey", definition.name),
+        index: oids::of(definition.id, Part::KeyIndex),
+        constraint: oids::of(definition.id, Part::KeyConstraint),
+        columns: definition.primary_key.clone(),
+    });
+}
+
+fn size_of(table: &cenote_statestore::VersionedTable) -> (u64, u64) {
+    let statistics = table.statistics();
+    (statistics.rows, statistics.bytes)
+}
+
+fn of_offsets(table: &Table) -> Option<Relation> {
+    let offsets = table.offsets.as_ref()?;
+    let oid = oids::of(table.definition.offsets?, Part::Relation);
+    let (schema, columns) = (offsets.schema(), columns_of(&offsets.schema().columns, false));
+    let mut relation = Relation::system(oid, oids::CENOTE_STATE, &schema.name, Kind::Table, columns);
+    relation.size = Some(size_of(offsets));
+    Some(relation)
+}
+
+fn of_states(view: &ReadView) -> Vec<Relation> {
+    let mut position_in: HashMap<u64, usize> = HashMap::new();
+    let states = view.database.state_tables(&view.catalog).into_iter();
+    states
+        .map(|state| {
+            let view = state.view.definition.id;
+            let position = position_in
+                .entry(view.0)
+                .and_modify(|position| *position += 1)
+                .or_insert(0);
+            let oid = oids::of(view, Part::State(*position));
+            let columns = columns_of(&state.schema.columns, false);
+            Relation::system(oid, oids::CENOTE_STATE, &state.schema.name, Kind::Table, columns)
+        })
+        .collect()
+}
+
+/// The tables of `cenote_catalog`, whose columns never change.
+async fn system_tables(view: &ReadView) -> Result<&'static [Relation]> {
+    static TABLES: OnceCell<Vec<Relation>> = OnceCell::const_new();
+    let tables = TABLES.get_or_try_init(|| async {
+        let mut found = Vec::new();
+        for (position, name) in crate::system::TABLES.iter().enumerate() {
+            let columns: SchemaRef = match crate::system::system_table(view, name).await? {
+                Some(rows) => rows.schema(),
+                None => cenote_engine::visible_columns(&view.database.errors().schema().columns),
+            };
+            let oid = oids::SYSTEM_TABLES + position as Oid;
+            let columns = columns_of(&columns, false);
+            found.push(Relation::system(oid, oids::CENOTE_CATALOG, name, Kind::Table, columns));
+        }
+        Ok::<_, cenote_statestore::Error>(found)
+    });
+    Ok(tables.await?)
+}
+
+/// The relations of `pg_catalog` and `information_schema`.
+static SYSTEM: LazyLock<Vec<Relation>> = LazyLock::new(|| {
+    let nothing = SystemCatalog::none();
+    let tables = oids::WELL_KNOWN.iter().filter_map(|(name, oid)| {
+        let (schema, _) = super::tables::table(&nothing, name)?;
+        let columns = columns_of(&schema, true);
+        Some(Relation::system(*oid, oids::PG_CATALOG, name, Kind::Table, columns))
+    });
+    let views = super::views::VIEWS.iter().enumerate().map(|(position, view)| {
+        let namespace = match view.schema {
+            super::SCHEMA => oids::PG_CATALOG,
+            _ => oids::INFORMATION_SCHEMA,
+        };
+        let oid = oids::SYSTEM_VIEWS + position as Oid;
+        let mut relation = Relation::system(oid, namespace, view.name, Kind::View, Vec::new());
+        relation.query = Some(view.query.to_string());
+        relation
+    });
+    tables.chain(views).collect()
+});
