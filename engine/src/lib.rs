@@ -28,3 +28,6 @@ pub use committer::{Commit, NewView, OnConflict, ROW_ID, RetentionRule, TableWri
 pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
 pub use progress::Progress;
 pub use status::ViewStatus;
+
+/// Stack of every thread that plans statements or evaluates expressions, whose depth a statement decides.
+pub const THREAD_STACK_BYTES: usize = 32 << 20;

@@ -16,10 +16,12 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, Insert, OnConflict as OnConflictAst, OnConflictAction,
-    OnInsert, Statement as Ast, TableFactor, TableObject, TableWithJoins, Truncate, Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName, OnConflict as OnConflictAst,
+    OnConflictAction, OnInsert, SelectItem, SetExpr, Statement as Ast, TableFactor, TableObject, TableWithJoins,
+    Truncate, Update, UpdateTableFromKind,
 };
 use futures::TryStreamExt;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 fn unsupported(clause: impl std::fmt::Display) -> Error {
@@ -50,6 +52,7 @@ pub(crate) async fn insert(
     let on_conflict = conflict_rule(insert.on.as_ref())?;
     let mut plain = insert.clone();
     plain.on = None;
+    name_columns(&table, &mut plain)?;
     let state = view.state();
     let plan = view.plan(&state, &Ast::Insert(plain)).await?;
     let LogicalPlan::Dml(dml) = plan else {
@@ -59,6 +62,46 @@ pub(crate) async fn insert(
     let rows = conform(rows, &table.columns)?;
     check_not_null(&table, &rows)?;
     transaction.insert(&table, rows, on_conflict)
+}
+
+/// Names the columns of an INSERT that names none: as many of the table's first as there are values, as in PostgreSQL.
+///
+/// # Errors
+/// `Invalid` 42601: more or fewer values than columns.
+pub(crate) fn name_columns(table: &Table, insert: &mut Insert) -> Result<()> {
+    let Some(width) = insert.source.as_deref().and_then(|source| width_of(&source.body)) else {
+        return Ok(());
+    };
+    if insert.columns.is_empty() {
+        let names = table
+            .columns
+            .fields()
+            .iter()
+            .map(|field| Ident::with_quote('"', field.name()));
+        insert.columns = names.take(width).map(ObjectName::from).collect();
+    }
+    let message = match width.cmp(&insert.columns.len()) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Less => "INSERT has more target columns than expressions",
+        Ordering::Greater => "INSERT has more expressions than target columns",
+    };
+    let error = Error::new(ErrorKind::Invalid, "SQL-0308", message).sqlstate("42601");
+    Err(error.fact("expressions", width).fact("columns", insert.columns.len()))
+}
+
+/// The number of columns of a query, where its text tells.
+fn width_of(body: &SetExpr) -> Option<usize> {
+    match body {
+        SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
+        SetExpr::Select(select) => {
+            let is_one =
+                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+            select.projection.iter().all(is_one).then_some(select.projection.len())
+        }
+        SetExpr::Query(query) => width_of(&query.body),
+        SetExpr::SetOperation { left, .. } => width_of(left),
+        _ => None,
+    }
 }
 
 fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {
@@ -268,8 +311,8 @@ async fn matching_rows(
         return Err(Error::bug("a change was not planned as a query"));
     };
     let state = view.state();
-    let plan = bind(view.plan(&state, ast).await?, parameters)?;
-    let rows = run(&state, plan).await?;
+    let plan = view.plan(&state, ast).await.map_err(Error::unplaced)?;
+    let rows = run(&state, bind(plan, parameters)?).await?;
     first_of_each(rows, table)
 }
 

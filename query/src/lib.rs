@@ -19,6 +19,7 @@ mod lower;
 mod names;
 mod outcome;
 mod parse;
+mod past;
 pub mod pgtext;
 pub mod pgtype;
 mod plan;
