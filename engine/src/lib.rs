@@ -30,3 +30,6 @@ pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, S
 pub use progress::Progress;
 pub use replay::{ReplayFeed, ReplayInput};
 pub use status::ViewStatus;
+
+/// Stack of every thread that plans statements or evaluates expressions, whose depth a statement decides.
+pub const THREAD_STACK_BYTES: usize = 32 << 20;

@@ -134,6 +134,7 @@ pub(crate) fn start(
         let progress = progress.clone();
         let handle = std::thread::Builder::new()
             .name(format!("cenote-worker-{index}"))
+            .stack_size(crate::THREAD_STACK_BYTES)
             .spawn(move || Worker::new(builder, receiver, progress, index).run())
             .map_err(Error::from)?;
         started.0.push(WorkerPort {

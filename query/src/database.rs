@@ -1,14 +1,16 @@
 //! The database: catalog, engine and connectors behind one handle that every door shares.
 
 mod append;
+mod follow;
 mod open;
 mod read;
 mod state;
 
+pub(crate) use follow::labelled_columns;
 pub(crate) use open::new_table;
 pub(crate) use state::StateTable;
 
-use crate::catalog::{Catalog, MaterializedView};
+use crate::catalog::{Catalog, MaterializedView, Object};
 use crate::outcome::BatchStream;
 use crate::session::Session;
 use crate::source::Sources;
@@ -203,24 +205,24 @@ impl Database {
 
     /// Refuses to read a view that has failed, or that reads one.
     pub(crate) fn check_view(&self, view: &MaterializedView) -> Result<()> {
-        if let Some(cause) = view.status.failure() {
-            let name = &view.definition.name;
-            return Err(Error::new(
-                ErrorKind::Unavailable,
-                "VIEW-0101",
-                format!("cannot read materialized view \"{name}\": it has failed"),
-            )
-            .sqlstate("55000")
-            .fact("cause", cause.message())
-            .attempt("DROP MATERIALIZED VIEW it and create it again once the cause is gone"));
-        }
-        let catalog = self.catalog();
-        for id in &view.reads {
-            if let Some(crate::catalog::Object::MaterializedView(input)) = catalog.by_id(*id) {
-                self.check_view(input)?;
-            }
-        }
-        Ok(())
+        let Some((failed, cause)) = failure_under(&self.catalog(), view) else {
+            return Ok(());
+        };
+        let name = &view.definition.name;
+        let what = match failed == *name {
+            true => "it has failed".to_string(),
+            false => format!("view \"{failed}\", which it reads, has failed"),
+        };
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "VIEW-0101",
+            format!("cannot read materialized view \"{name}\": {what}"),
+        )
+        .sqlstate("55000")
+        .fact("cause", cause.message())
+        .attempt(format!(
+            "DROP MATERIALIZED VIEW {failed} and create it again once the cause is gone"
+        )))
     }
 
     /// The newest sealed epoch.
@@ -269,4 +271,17 @@ impl Database {
         self.engine.shutdown();
         Ok(())
     }
+}
+
+/// The view whose failure stops `view`, and the cause: of the views it reads first, which fail it in turn.
+fn failure_under(catalog: &Catalog, view: &MaterializedView) -> Option<(String, Error)> {
+    let inputs = view.reads.iter().filter_map(|id| match catalog.by_id(*id) {
+        Some(Object::MaterializedView(input)) => Some(input),
+        _ => None,
+    });
+    let mut failures = inputs.filter_map(|input| failure_under(catalog, input));
+    failures.next().or_else(|| {
+        let cause = view.status.failure()?;
+        Some((view.definition.name.clone(), cause.clone()))
+    })
 }

@@ -17,10 +17,11 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName, OnConflict as OnConflictAst,
-    OnConflictAction, OnInsert, SetExpr, Statement as Ast, TableFactor, TableObject, TableWithJoins, Truncate, Update,
-    UpdateTableFromKind,
+    OnConflictAction, OnInsert, SelectItem, SetExpr, Statement as Ast, TableFactor, TableObject, TableWithJoins,
+    Truncate, Update, UpdateTableFromKind,
 };
 use futures::TryStreamExt;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 fn unsupported(clause: impl std::fmt::Display) -> Error {
@@ -52,7 +53,19 @@ pub(crate) async fn insert(
     let mut plain = insert.clone();
     plain.on = None;
     let state = view.state();
-    name_first_columns(view, &state, &table, &mut plain).await?;
+    if plain.columns.is_empty()
+        && let Some(source) = &plain.source
+        && width_of(&source.body).is_none()
+    {
+        let width = view
+            .plan(&state, &Ast::Query(source.clone()))
+            .await?
+            .schema()
+            .fields()
+            .len();
+        name_first_columns(&table, &mut plain, width);
+    }
+    name_columns(&table, &mut plain)?;
     let plan = view.plan(&state, &Ast::Insert(plain)).await?;
     let LogicalPlan::Dml(dml) = plan else {
         return Err(Error::bug("an INSERT was not planned as one"));
@@ -63,26 +76,45 @@ pub(crate) async fn insert(
     transaction.insert(&table, rows, on_conflict)
 }
 
-/// An INSERT without a column list gives the first columns, as many as it has values; the others get their defaults.
-async fn name_first_columns(view: &ReadView, state: &SessionState, table: &Table, insert: &mut Insert) -> Result<()> {
-    let Some(source) = insert.source.as_ref().filter(|_| insert.columns.is_empty()) else {
+/// Names the columns of an INSERT that names none: as many of the table's first as there are values, as in PostgreSQL.
+///
+/// # Errors
+/// `Invalid` 42601: more or fewer values than columns.
+pub(crate) fn name_columns(table: &Table, insert: &mut Insert) -> Result<()> {
+    let Some(width) = insert.source.as_deref().and_then(|source| width_of(&source.body)) else {
         return Ok(());
     };
-    let given = match source.body.as_ref() {
-        SetExpr::Values(values) => values.rows.iter().map(|row| row.len()).max().unwrap_or(0),
-        _ => {
-            let plan = view.plan(state, &Ast::Query(source.clone())).await?;
-            plan.schema().fields().len()
-        }
-    };
-    let columns = &table.definition.columns;
-    if given < columns.len() {
-        let names = columns[..given].iter();
-        insert.columns = names
-            .map(|column| ObjectName::from(Ident::with_quote('"', &column.name)))
-            .collect();
+    if insert.columns.is_empty() {
+        name_first_columns(table, insert, width);
     }
-    Ok(())
+    let message = match width.cmp(&insert.columns.len()) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Less => "INSERT has more target columns than expressions",
+        Ordering::Greater => "INSERT has more expressions than target columns",
+    };
+    let error = Error::new(ErrorKind::Invalid, "SQL-0308", message).sqlstate("42601");
+    Err(error.fact("expressions", width).fact("columns", insert.columns.len()))
+}
+
+fn name_first_columns(table: &Table, insert: &mut Insert, width: usize) {
+    let fields = table.columns.fields().iter().take(width);
+    let names = fields.map(|field| Ident::with_quote('"', field.name()));
+    insert.columns = names.map(ObjectName::from).collect();
+}
+
+/// The number of columns of a query, where its text tells.
+fn width_of(body: &SetExpr) -> Option<usize> {
+    match body {
+        SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
+        SetExpr::Select(select) => {
+            let is_one =
+                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+            select.projection.iter().all(is_one).then_some(select.projection.len())
+        }
+        SetExpr::Query(query) => width_of(&query.body),
+        SetExpr::SetOperation { left, .. } => width_of(left),
+        _ => None,
+    }
 }
 
 fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {
@@ -292,8 +324,8 @@ async fn matching_rows(
         return Err(Error::bug("a change was not planned as a query"));
     };
     let state = view.state();
-    let plan = bind(view.plan(&state, ast).await?, parameters)?;
-    let rows = run(&state, plan).await?;
+    let plan = view.plan(&state, ast).await.map_err(Error::unplaced)?;
+    let rows = run(&state, bind(plan, parameters)?).await?;
     first_of_each(rows, table)
 }
 

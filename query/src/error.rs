@@ -6,6 +6,16 @@ use datafusion::error::DataFusionError;
 
 /// Translates an error of planning or execution.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
+    let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let translated = translate(&error);
+    match place.map_or(0, |span| span.start.column) {
+        0 => translated,
+        // Columns of a statement's tree are positions in its text.
+        column => translated.position(column as usize),
+    }
+}
+
+fn translate(error: &DataFusionError) -> Error {
     match error.find_root() {
         DataFusionError::External(inner) => match inner.downcast_ref::<Error>() {
             Some(own) => own.clone(),

@@ -19,6 +19,7 @@ mod lower;
 mod names;
 mod outcome;
 mod parse;
+mod past;
 mod pg_catalog;
 pub mod pgtext;
 pub mod pgtype;

@@ -4,8 +4,9 @@
 //! name PostgreSQL gives it. Names that repeat in one list get a hidden suffix, because the planner wants them
 //! different; [`shown_name`] takes it off again.
 
-use crate::catalog::{Catalog, Object};
-use cenote_statestore::{Error, ErrorKind, Result};
+use crate::catalog::{Catalog, Object, ViewDefinition};
+use crate::past::epoch_at;
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
     TableFactor, Value, VisitMut, VisitorMut,
@@ -173,7 +174,7 @@ fn short_type_name(data_type: &datafusion::sql::sqlparser::ast::DataType) -> Str
     .to_string()
 }
 
-/// Puts the query of every plain view in the place of its name.
+/// Puts the query of every plain view in the place of its name, and names tables of past epochs as such.
 ///
 /// # Errors
 /// `Invalid` 54001: views stand too deep on each other.
@@ -182,6 +183,7 @@ pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Resu
         catalog,
         hidden: Vec::new(),
         depth: 0,
+        past: None,
     };
     match statement.visit(&mut expander) {
         ControlFlow::Continue(()) => Ok(()),
@@ -194,6 +196,8 @@ struct Expander<'a> {
     /// Names of common table expressions in scope, which hide views.
     hidden: Vec<HashSet<String>>,
     depth: usize,
+    /// The epoch that the view being expanded is read at.
+    past: Option<Epoch>,
 }
 
 impl VisitorMut for Expander<'_> {
@@ -215,31 +219,44 @@ impl VisitorMut for Expander<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let Err(error) = refuse_clauses(factor) {
+            return ControlFlow::Break(error);
+        }
         let TableFactor::Table {
             name,
             alias,
             args: None,
+            version,
             ..
         } = factor
         else {
             return ControlFlow::Continue(());
         };
-        let Some(name) = public_name(name).filter(|name| !self.hidden.iter().any(|names| names.contains(name))) else {
+        let past = version.take().as_ref().and_then(epoch_at).or(self.past);
+        let public = public_name(name);
+        if public
+            .as_ref()
+            .is_some_and(|name| self.hidden.iter().any(|names| names.contains(name)))
+        {
             return ControlFlow::Continue(());
-        };
-        let Some(Object::View(view)) = self.catalog.get(&name) else {
-            return ControlFlow::Continue(());
-        };
-        match self.subquery(&name, &view.definition.query, &view.definition.columns, alias.take()) {
-            Ok(derived) => *factor = derived,
-            Err(error) => return ControlFlow::Break(error),
+        }
+        let object = public.as_ref().and_then(|name| self.catalog.get(name));
+        if let Some(Object::View(view)) = object {
+            match self.subquery(&view.definition, past, alias.take()) {
+                Ok(derived) => *factor = derived,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        } else if let Some(epoch) = past {
+            crate::past::qualify(name, alias, epoch);
         }
         ControlFlow::Continue(())
     }
 }
 
 impl Expander<'_> {
-    fn subquery(&self, name: &str, sql: &str, columns: &[String], alias: Option<TableAlias>) -> Result<TableFactor> {
+    /// The query of a view, in the place of its name.
+    fn subquery(&self, view: &ViewDefinition, past: Option<Epoch>, alias: Option<TableAlias>) -> Result<TableFactor> {
+        let name = &view.name;
         if self.depth > VIEW_DEPTH_MAX {
             let error = Error::new(
                 ErrorKind::Invalid,
@@ -250,7 +267,7 @@ impl Expander<'_> {
                 .sqlstate("54001")
                 .fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
         }
-        let statements = crate::parse::parse_script(sql)?;
+        let statements = crate::parse::parse_script(&view.query)?;
         let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
             return Err(Error::bug(format!("view \"{name}\" holds no query")));
         };
@@ -260,6 +277,7 @@ impl Expander<'_> {
             catalog: self.catalog,
             hidden: Vec::new(),
             depth: self.depth + 1,
+            past,
         };
         if let ControlFlow::Break(error) = ast.visit(&mut inner) {
             return Err(error);
@@ -267,7 +285,7 @@ impl Expander<'_> {
         let Statement::Query(subquery) = ast else {
             return Err(Error::bug(format!("view \"{name}\" holds no query")));
         };
-        let own_columns = columns.iter().map(|column| TableAliasColumnDef {
+        let own_columns = view.columns.iter().map(|column| TableAliasColumnDef {
             name: Ident::with_quote('"', column),
             data_type: None,
         });
@@ -287,6 +305,33 @@ impl Expander<'_> {
             sample: None,
         })
     }
+}
+
+/// Refuses what may stand behind a table's name and would be passed over by the planner.
+fn refuse_clauses(factor: &TableFactor) -> Result<()> {
+    let clause = match factor {
+        TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => "TABLESAMPLE",
+        TableFactor::Table {
+            with_ordinality: true, ..
+        } => "WITH ORDINALITY",
+        TableFactor::Table {
+            version: Some(_),
+            args: Some(_),
+            ..
+        } => "AS OF behind a function",
+        TableFactor::Table {
+            with_hints,
+            partitions,
+            json_path,
+            index_hints,
+            ..
+        } if !with_hints.is_empty() || !partitions.is_empty() || json_path.is_some() || !index_hints.is_empty() => {
+            "a hint behind a table's name"
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("cannot plan query: {clause} is not supported yet");
+    Err(Error::new(ErrorKind::Unsupported, "SQL-0301", message))
 }
 
 /// The name in `public` that an object name means, if it can mean one.

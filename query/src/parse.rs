@@ -2,17 +2,22 @@
 //!
 //! # Owns
 //! Splitting a script, `AS OF EPOCH`, `CREATE SOURCE`, `SUBSCRIBE TO` and the SHOW family; syntax errors with their
-//! position.
+//! position; a bound on how deep a statement may be.
 //!
 //! # Not here
 //! Meaning: names, types and plans (`plan`, `ddl`, `dml`).
 
+mod depth;
+mod lines;
+
+use crate::past::{self, Clause};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{ObjectName, Statement as Ast};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use lines::Lines;
 use std::sync::Arc;
 
 /// How deeply expressions and queries may nest.
@@ -54,7 +59,7 @@ impl Statement {
 pub(crate) enum Parsed {
     /// Nothing but spaces and comments.
     Empty,
-    /// A statement of sqlparser's grammar, read as of an epoch if one is named.
+    /// A statement of sqlparser's grammar; `as_of`: the epoch that it names for all of its tables.
     Sql { ast: Box<Ast>, as_of: Option<Epoch> },
     /// `CREATE SOURCE`, parsed as the CREATE TABLE it resembles.
     CreateSource(Box<Ast>),
@@ -85,19 +90,18 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
             .sqlstate("54000")
             .fact("limit", format!("{STATEMENT_BYTES_MAX} bytes")));
     }
+    let lines = Lines::new(sql);
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql)
         .tokenize_with_location()
-        .map_err(|error| syntax(error.message.to_string(), position_of(sql, error.location)))?;
+        .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
-        if part
-            .iter()
-            .all(|token| matches!(token.token, Token::Whitespace(_) | Token::EOF))
-        {
-            continue;
+        let mut solid = part.iter().filter(|token| !is_blank(&token.token));
+        if let Some(first) = solid.next() {
+            let last = solid.next_back().unwrap_or(first);
+            statements.push(parse_one(sql, &lines, part, first, last)?);
         }
-        statements.push(parse_one(sql, part)?);
     }
     if statements.is_empty() {
         statements.push(Statement {
@@ -108,30 +112,49 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
     Ok(statements)
 }
 
-fn parse_one(sql: &str, tokens: &[TokenWithSpan]) -> Result<Statement> {
-    let words: Vec<&TokenWithSpan> = tokens
-        .iter()
-        .filter(|token| !matches!(token.token, Token::EOF | Token::Whitespace(_)))
-        .collect();
-    let (first, last) = (words[0], words[words.len() - 1]);
-    let text: Arc<str> = sql[offset_of(sql, first.span.start)..offset_of(sql, last.span.end)]
+fn is_blank(token: &Token) -> bool {
+    matches!(token, Token::EOF | Token::Whitespace(_))
+}
+
+/// Parses the statement between two tokens.
+fn parse_one(
+    sql: &str,
+    lines: &Lines<'_>,
+    tokens: &[TokenWithSpan],
+    first: &TokenWithSpan,
+    last: &TokenWithSpan,
+) -> Result<Statement> {
+    let start = lines.position(first.span.start);
+    let text: Arc<str> = sql[lines.offset(first.span.start)..lines.offset(last.span.end)]
         .trim()
         .into();
-    let parsed = parse_words(sql, tokens, &words)?;
+    let parsed = parse_text(&text, &lines.place_from(start, tokens)).map_err(|error| match error.sql_position() {
+        Some(position) => error.position(start - 1 + position),
+        None => error,
+    })?;
     Ok(Statement {
         text,
         parsed: Arc::new(parsed),
     })
 }
 
-fn parse_words(sql: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -> Result<Parsed> {
+/// Parses a statement whose tokens are placed by the characters of `text`.
+fn parse_text(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
+    if let Some(token) = depth::too_deep(tokens) {
+        return Err(too_deep(depth::LEVELS_MAX).position(token.span.start.column as usize));
+    }
+    let words: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_blank(&token.token)).collect();
+    parse_words(text, tokens, &words)
+}
+
+fn parse_words(text: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -> Result<Parsed> {
     let word = |index: usize| words.get(index).map(|token| word_of(&token.token)).unwrap_or_default();
     match (word(0).as_str(), word(1).as_str()) {
         ("create", "source") => {
             let as_table = replace_word(tokens, "source", "TABLE");
-            parse_ast(sql, as_table).map(|ast| Parsed::CreateSource(Box::new(ast)))
+            parse_ast(text, as_table).map(|ast| Parsed::CreateSource(Box::new(ast)))
         }
-        ("drop", "source") => match parse_ast(sql, replace_word(tokens, "source", "TABLE"))? {
+        ("drop", "source") => match parse_ast(text, replace_word(tokens, "source", "TABLE"))? {
             Ast::Drop {
                 names,
                 if_exists,
@@ -144,7 +167,7 @@ fn parse_words(sql: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) ->
             }),
             other => Err(Error::bug(format!("DROP SOURCE parsed as {other}"))),
         },
-        ("subscribe", _) => parse_subscribe(sql, tokens),
+        ("subscribe", _) => parse_subscribe(text, tokens),
         ("show", what) if is_own_show(what) => Ok(Parsed::Show(
             words[1..]
                 .iter()
@@ -156,11 +179,11 @@ fn parse_words(sql: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) ->
         ("checkpoint", "") => Err(not_yet("a checkpoint", "checkpoints are not supported yet")),
         ("export", _) => Err(not_yet("EXPORT", "exports are not supported yet")),
         _ => {
-            let (tokens, as_of) = take_as_of(sql, tokens)?;
-            Ok(Parsed::Sql {
-                ast: Box::new(parse_ast(sql, tokens)?),
-                as_of,
-            })
+            let (tokens, clauses) = take_as_of(tokens)?;
+            let mut ast = Box::new(parse_ast(text, tokens)?);
+            past::put(&mut ast, clauses)?;
+            let as_of = past::epoch_of_all(&ast);
+            Ok(Parsed::Sql { ast, as_of })
         }
     }
 }
@@ -207,26 +230,23 @@ fn replace_word(tokens: &[TokenWithSpan], word: &str, by: &str) -> Vec<TokenWith
     tokens
 }
 
-/// Takes `AS OF EPOCH n` out of a statement: all its tables are read at that epoch.
-fn take_as_of(sql: &str, tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Option<Epoch>)> {
+/// Takes every `AS OF EPOCH n` out of a statement.
+fn take_as_of(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Clause>)> {
     let solid: Vec<usize> = (0..tokens.len())
-        .filter(|index| !matches!(tokens[*index].token, Token::Whitespace(_)))
+        .filter(|index| !is_blank(&tokens[*index].token))
         .collect();
     let is = |at: usize, word: &str| solid.get(at).is_some_and(|index| is_word(&tokens[*index].token, word));
-    let (mut removed, mut as_of) = (vec![false; tokens.len()], None);
-    for at in 0..solid.len() {
+    let position = |at: usize| tokens[solid[at]].span.start.column as usize;
+    let (mut removed, mut clauses) = (vec![false; tokens.len()], Vec::new());
+    for at in 1..solid.len() {
         if !(is(at, "as") && is(at + 1, "of")) {
             continue;
         }
-        let position = position_of(sql, tokens[solid[at]].span.start);
         for kind in ["timestamp", "checkpoint", "savepoint"] {
             if is(at + 2, kind) {
-                return Err(not_yet(
-                    "a read of the past",
-                    &format!("AS OF {} is not supported yet", kind.to_uppercase()),
-                )
-                .position(position)
-                .attempt("use AS OF EPOCH"));
+                let reason = format!("AS OF {} is not supported yet", kind.to_uppercase());
+                let error = not_yet("a read of the past", &reason);
+                return Err(error.position(position(at)).attempt("use AS OF EPOCH"));
             }
         }
         if !is(at + 2, "epoch") {
@@ -236,19 +256,16 @@ fn take_as_of(sql: &str, tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>
             Some(Token::Number(number, _)) => number.parse().ok().map(Epoch),
             _ => None,
         };
-        let epoch = epoch.ok_or_else(|| syntax("AS OF EPOCH takes a whole number".into(), position))?;
-        if as_of.is_some_and(|before| before != epoch) {
-            return Err(not_yet("this query", "one statement reads one epoch").position(position));
-        }
-        as_of = Some(epoch);
+        let epoch = epoch.ok_or_else(|| syntax("AS OF EPOCH takes a whole number".into(), position(at)))?;
+        clauses.push(Clause {
+            behind: position(at - 1),
+            position: position(at),
+            epoch,
+        });
         (at..at + 4).for_each(|word| removed[solid[word]] = true);
     }
-    let kept = tokens
-        .iter()
-        .zip(&removed)
-        .filter(|(_, removed)| !**removed)
-        .map(|(token, _)| token.clone());
-    Ok((kept.collect(), as_of))
+    let kept = tokens.iter().zip(&removed).filter(|(_, removed)| !**removed);
+    Ok((kept.map(|(token, _)| token.clone()).collect(), clauses))
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
@@ -262,24 +279,28 @@ fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
         .with_tokens_with_locations(tokens)
 }
 
-fn parse_ast(sql: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
+fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
     let mut parser = parser(tokens);
     let ast = parser
         .parse_statement()
-        .map_err(|error| parse_error(sql, &parser, error))?;
+        .map_err(|error| parse_error(text, &parser, error))?;
     match parser.peek_token().token {
         Token::EOF => Ok(ast),
         _ => {
             let error = parser
                 .expected::<()>("end of statement", parser.peek_token())
                 .unwrap_err();
-            Err(parse_error(sql, &parser, error))
+            Err(parse_error(text, &parser, error))
         }
     }
 }
 
-fn parse_subscribe(sql: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
-    let (tokens, from) = take_as_of(sql, tokens)?;
+fn parse_subscribe(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
+    let (tokens, clauses) = take_as_of(tokens)?;
+    if let Some(second) = clauses.get(1) {
+        return Err(syntax("SUBSCRIBE takes one AS OF EPOCH".into(), second.position));
+    }
+    let from = clauses.first().map(|clause| clause.epoch);
     let mut parser = parser(tokens);
     let mut parse = || -> std::result::Result<Parsed, ParserError> {
         parser.next_token();
@@ -302,7 +323,7 @@ fn parse_subscribe(sql: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
         Ok(Parsed::Subscribe { name, snapshot, from })
     };
     let parsed = parse();
-    parsed.map_err(|error| parse_error(sql, &parser, error))
+    parsed.map_err(|error| parse_error(text, &parser, error))
 }
 
 /// `(name = value, ...)` with values of any kind, as texts.
@@ -332,34 +353,32 @@ impl ParseOptions for Parser<'_> {
     }
 }
 
-fn parse_error(sql: &str, parser: &Parser<'_>, error: ParserError) -> Error {
+fn too_deep(limit: usize) -> Error {
+    Error::new(ErrorKind::Invalid, "SQL-0004", "cannot parse statement: it is too deep")
+        .sqlstate("54001")
+        .fact("limit", format!("{limit} levels"))
+        .attempt("write long chains of OR as IN, and split deep expressions")
+}
+
+fn parse_error(text: &str, parser: &Parser<'_>, error: ParserError) -> Error {
     match error {
-        ParserError::RecursionLimitExceeded => {
-            Error::new(ErrorKind::Invalid, "SQL-0004", "cannot parse statement: it is too deep")
-                .sqlstate("54001")
-                .fact("limit", format!("{DEPTH_MAX} levels"))
-                .attempt("write long chains of OR as IN, and split deep expressions")
-        }
-        ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
-            let (text, location) = split_location(&text);
-            let at = location.unwrap_or_else(|| parser.peek_token().span.start);
-            syntax(text, position_of(sql, at))
+        ParserError::RecursionLimitExceeded => too_deep(DEPTH_MAX),
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+            let (message, position) = split_position(&message);
+            let at = position.unwrap_or(parser.peek_token().span.start.column as usize);
+            // What has no place is the end of the statement.
+            let position = if at == 0 { text.chars().count() + 1 } else { at };
+            syntax(message, position)
         }
     }
 }
 
-/// Takes sqlparser's ` at Line: l, Column: c` off a message.
-fn split_location(text: &str) -> (String, Option<Location>) {
-    let Some((message, place)) = text.rsplit_once(" at Line: ") else {
-        return (text.to_string(), None);
-    };
-    let parsed = place.split_once(", Column: ").and_then(|(line, column)| {
-        Some(Location {
-            line: line.trim().parse().ok()?,
-            column: column.trim().parse().ok()?,
-        })
-    });
-    (message.to_string(), parsed)
+/// Takes sqlparser's ` at Line: 1, Column: c` off a message.
+fn split_position(message: &str) -> (String, Option<usize>) {
+    match message.rsplit_once(" at Line: 1, Column: ") {
+        Some((message, column)) => (message.to_string(), column.trim().parse().ok()),
+        None => (message.to_string(), None),
+    }
 }
 
 fn syntax(text: String, position: usize) -> Error {
@@ -370,25 +389,4 @@ fn syntax(text: String, position: usize) -> Error {
     )
     .sqlstate("42601")
     .position(position)
-}
-
-/// Byte offset of a location (line and column count from 1, columns in characters).
-fn offset_of(sql: &str, location: Location) -> usize {
-    let mut offset = 0;
-    for _ in 1..location.line {
-        match sql[offset..].find('\n') {
-            Some(newline) => offset += newline + 1,
-            None => return sql.len(),
-        }
-    }
-    let column = location.column.saturating_sub(1) as usize;
-    sql[offset..]
-        .char_indices()
-        .nth(column)
-        .map_or(sql.len(), |(at, _)| offset + at)
-}
-
-/// 1-based character position of a location.
-fn position_of(sql: &str, location: Location) -> usize {
-    sql[..offset_of(sql, location)].chars().count() + 1
 }

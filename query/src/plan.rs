@@ -21,7 +21,8 @@ use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, 
 use datafusion::common::config::Dialect;
 use datafusion::common::{DFSchema, ParamValues};
 use datafusion::error::{DataFusionError, Result as PlanResult};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -29,14 +30,18 @@ use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as PlanStatement;
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement as Ast, Visit, Visitor};
-use std::collections::{BTreeSet, HashMap};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as Ast, Visit, Visitor};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
 /// Name of the one catalog (PostgreSQL: database).
 pub const DATABASE: &str = "cenote";
+
+/// Parts of a query that are named when its memory is used up.
+const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
 
 /// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
 const NOT_FOR_VIEWS: [&str; 3] = [
@@ -51,6 +56,10 @@ pub(crate) struct ReadView {
     pub(crate) database: Arc<Database>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) pin: Pin,
+    /// The epochs that the statement names with AS OF.
+    pub(crate) pasts: BTreeMap<Epoch, Pin>,
+    /// Whether `pin` is one of them.
+    pub(crate) is_past: bool,
     pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
     /// State tables that the statement names, read already.
     pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
@@ -75,18 +84,22 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     parser.map_string_types_to_utf8view = false;
     parser.dialect = Dialect::PostgreSQL;
     parser.recursion_limit = 200;
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_limit(config.query_memory_bytes, 1.0)
-        .build_arc()
-        .map_err(from_datafusion)?;
+    parser.collect_spans = true;
     let mut state = SessionStateBuilder::new()
         .with_config(options)
-        .with_runtime_env(runtime)
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
         .build();
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
+}
+
+/// A runtime in which one query has `bytes` of memory for itself; files that it spills to are shared with others.
+fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
+    let mut own = RuntimeEnv::clone(shared);
+    let pool = GreedyMemoryPool::new(bytes);
+    own.memory_pool = Arc::new(TrackConsumersPool::new(pool, CONSUMERS_NAMED));
+    Arc::new(own)
 }
 
 /// The optimiser rules that are right for inputs that change.
@@ -103,8 +116,10 @@ impl ReadView {
     pub(crate) fn state(&self) -> SessionState {
         let catalogs = Arc::new(Catalogs { view: self.clone() });
         let planner = self.database.planner().clone();
+        let runtime = with_own_memory(planner.runtime_env(), self.database.config().query_memory_bytes);
         let mut state = SessionStateBuilder::new_from_existing(planner)
             .with_catalog_list(catalogs)
+            .with_runtime_env(runtime)
             .build();
         // The time that now() stands for in this statement.
         state.mark_start_execution();
@@ -124,11 +139,14 @@ impl ReadView {
     pub(crate) async fn plan(&self, state: &SessionState, ast: &Ast) -> Result<LogicalPlan> {
         let mut ast = ast.clone();
         crate::names::name_outputs(&mut ast);
+        let touches = pg_catalog::is_touched(&ast);
+        if !touches {
+            check_references(&ast, self)?;
+        }
         crate::names::expand_views(&mut ast, &self.catalog)?;
-        if pg_catalog::is_touched(&ast) {
+        if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
-        check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
@@ -147,13 +165,22 @@ impl ReadView {
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }
 
+    /// Whether that is the name a client gave its database when it connected.
+    fn is_current_database(&self, name: &str) -> bool {
+        self.settings.get("database").is_some_and(|database| database == name)
+    }
+
     fn pg_table(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         let (columns, rows) = pg_catalog::table(self.relations.get()?, name)?;
         Some(fixed_table(columns, rows))
     }
 
-    /// Reads the state tables that a statement names, all at one epoch, which becomes this view's epoch.
-    pub(crate) async fn with_states(mut self, ast: &Ast) -> Result<ReadView> {
+    /// Makes readable what a statement names beyond tables at this view's epoch: other epochs, and state tables.
+    /// These are read here, all at one epoch, which becomes the view's.
+    pub(crate) async fn with_named(mut self, ast: &Ast) -> Result<ReadView> {
+        for epoch in crate::past::epochs(ast) {
+            self.pasts.insert(epoch, self.database.pin_past(epoch)?);
+        }
         let mut names = BTreeSet::new();
         for (schema, name) in named_relations(ast) {
             if schema.as_deref() == Some(STATE_SCHEMA) && self.offsets_table(&name).is_none() {
@@ -171,6 +198,31 @@ impl ReadView {
         self.pin = self.database.engine().retention().pin(epoch)?;
         self.states = Arc::new(states);
         Ok(self)
+    }
+
+    /// The database as it stood at one of the epochs that the statement names.
+    fn at(&self, epoch: Epoch) -> Option<ReadView> {
+        let pin = self.pasts.get(&epoch)?.clone();
+        Some(ReadView {
+            pin,
+            is_past: true,
+            overlays: HashMap::new(),
+            ..self.clone()
+        })
+    }
+
+    /// Refuses to read the past of what keeps none.
+    fn check_newest(&self, schema: &str, name: &str) -> PlanResult<()> {
+        if !self.is_past {
+            return Ok(());
+        }
+        let epoch = self.pin.epoch();
+        let message = format!("cannot read {schema}.{name} at epoch {epoch}: only the newest epoch is kept");
+        Err(crate::provider::outside(Error::new(
+            ErrorKind::Unsupported,
+            "STATE-0106",
+            message,
+        )))
     }
 
     /// Offsets of a source, by the name of their state table.
@@ -254,13 +306,18 @@ impl ReadView {
             .collect()
     }
 
-    fn state_table(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+    fn state_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
         if let Some(offsets) = self.offsets_table(name) {
             let columns = offsets.schema().columns.clone();
-            return Some(Arc::new(self.versioned(CollectionId(u64::MAX), &offsets, columns)));
+            return Ok(Some(Arc::new(self.versioned(
+                CollectionId(u64::MAX),
+                &offsets,
+                columns,
+            ))));
         }
-        let (columns, rows) = self.states.get(name)?;
-        Some(fixed_table(columns.clone(), rows.clone()))
+        self.check_newest(STATE_SCHEMA, name)?;
+        let rows = self.states.get(name);
+        Ok(rows.map(|(columns, rows)| fixed_table(columns.clone(), rows.clone())))
     }
 
     async fn system_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
@@ -269,6 +326,7 @@ impl ReadView {
             let columns = cenote_engine::visible_columns(&errors.schema().columns);
             return Ok(Some(Arc::new(self.versioned(crate::catalog::ERRORS, errors, columns))));
         }
+        self.check_newest(CATALOG_SCHEMA, name)?;
         let rows = crate::system::system_table(self, name)
             .await
             .map_err(crate::provider::outside)?;
@@ -301,40 +359,54 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
 
 /// All relations that a statement names: schema, name.
 pub(crate) fn named_relations(ast: &Ast) -> Vec<(Option<String>, String)> {
-    struct Names(Vec<(Option<String>, String)>);
-    impl Visitor for Names {
+    let relations = relations(ast).into_iter();
+    relations.map(|relation| (relation.schema, relation.name)).collect()
+}
+
+/// A relation as a statement names it.
+struct Relation {
+    schema: Option<String>,
+    name: String,
+    /// Position in the statement.
+    position: usize,
+}
+
+fn relations(ast: &Ast) -> Vec<Relation> {
+    struct Relations(Vec<Relation>);
+    impl Visitor for Relations {
         type Break = ();
         fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-            let parts: Vec<String> = relation
-                .0
-                .iter()
-                .filter_map(|part| part.as_ident().map(crate::names::folded))
-                .collect();
-            match parts.as_slice() {
-                [name] => self.0.push((None, name.clone())),
-                [.., schema, name] => self.0.push((Some(schema.clone()), name.clone())),
-                [] => {}
+            let parts: Vec<&Ident> = relation.0.iter().filter_map(|part| part.as_ident()).collect();
+            if let [before @ .., name] = parts.as_slice() {
+                self.0.push(Relation {
+                    schema: before.last().map(|schema| crate::names::folded(schema)),
+                    name: crate::names::folded(name),
+                    position: parts[0].span.start.column as usize,
+                });
             }
             ControlFlow::Continue(())
         }
     }
-    let mut names = Names(Vec::new());
-    let _ = ast.visit(&mut names);
-    names.0
+    let mut relations = Relations(Vec::new());
+    let _ = ast.visit(&mut relations);
+    relations.0
 }
 
 /// Gives names that mean nothing PostgreSQL's error, with near names, before DataFusion gives its own.
 fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
     let hidden = common_table_names(ast);
-    for (schema, name) in named_relations(ast) {
+    for Relation { schema, name, position } in relations(ast) {
         let schema = schema.as_deref().unwrap_or(PUBLIC);
+        if schema == CATALOG_SCHEMA {
+            crate::system::check_name(&name).map_err(|error| error.position(position))?;
+        }
         if schema == PUBLIC && !hidden.contains(&name) && view.catalog.get(&name).is_none() && !name.starts_with("pg_")
         {
             // Table functions are resolved by the planner.
             if view.database.planner().table_functions().contains_key(&name) {
                 continue;
             }
-            return Err(view.catalog.missing(&name));
+            return Err(view.catalog.missing(&name).position(position));
         }
     }
     Ok(())
@@ -392,21 +464,24 @@ impl Database {
             plans_only: false,
             settings,
             relations: Arc::default(),
+            pasts: BTreeMap::new(),
+            is_past: false,
         })
     }
 
-    fn pin_past(&self, epoch: Epoch) -> Result<Pin> {
+    /// Pins an epoch that was asked for.
+    ///
+    /// # Errors
+    /// `Invalid` 22023: it is not sealed yet. `Expired`: it is no longer kept. Both tell the newest epoch.
+    pub(crate) fn pin_past(&self, epoch: Epoch) -> Result<Pin> {
         let visible = self.engine().visible();
-        if epoch > visible {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "STATE-0105",
-                format!("cannot read at epoch {epoch}: it is not sealed yet"),
-            )
-            .sqlstate("22023")
-            .fact("newest", format!("epoch {visible}")));
-        }
-        self.engine().retention().pin(epoch)
+        let pinned = if epoch > visible {
+            let message = format!("cannot read at epoch {epoch}: it is not sealed yet");
+            Err(Error::new(ErrorKind::Invalid, "STATE-0105", message).sqlstate("22023"))
+        } else {
+            self.engine().retention().pin(epoch)
+        };
+        pinned.map_err(|error| error.fact("newest", format!("epoch {visible}")))
     }
 }
 
@@ -447,16 +522,12 @@ impl CatalogProviderList for Catalogs {
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        let is_current = self
-            .view
-            .settings
-            .get("database")
-            .is_some_and(|database| database == name);
-        (name == DATABASE || is_current).then(|| {
-            Arc::new(Schemas {
-                view: self.view.clone(),
-            }) as Arc<dyn CatalogProvider>
-        })
+        let view = match crate::past::epoch_of_catalog(name) {
+            Some(epoch) => self.view.at(epoch)?,
+            None if name == DATABASE || self.view.is_current_database(name) => self.view.clone(),
+            None => return None,
+        };
+        Some(Arc::new(Schemas { view }))
     }
 }
 
@@ -504,7 +575,7 @@ impl SchemaProvider for Relations {
             PUBLIC => self.view.public_table(name).await,
             CATALOG_SCHEMA => self.view.system_table(name).await,
             pg_catalog::SCHEMA => Ok(self.view.pg_table(name)),
-            _ => Ok(self.view.state_table(name)),
+            _ => self.view.state_table(name),
         }
     }
 

@@ -17,7 +17,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CreateTable, CreateView, Delete, Insert, ObjectName, Reset, Statement as Ast, Update,
+    CloseCursor, CreateTable, CreateView, Delete, Insert, ObjectName, Reset, Statement as Ast, TableObject, Update,
 };
 use futures::StreamExt;
 use std::collections::BTreeMap;
@@ -106,11 +106,15 @@ impl Session {
         };
         match ast.as_ref() {
             Ast::Query(_) | Ast::Insert(_) => {
-                let view = self.read_view(*as_of).await?.with_states(ast).await?;
+                let view = self.read_view(*as_of).await?.with_named(ast).await?;
                 let mut ast = ast.as_ref().clone();
                 if let Ast::Insert(insert) = &mut ast {
                     insert.on = None;
                     insert.returning = None;
+                    if let TableObject::TableName(name) = &insert.table {
+                        let table = crate::ddl::writable_table(&view.catalog, name)?;
+                        crate::dml::name_columns(&table, insert)?;
+                    }
                 }
                 let state = view.state();
                 let plan = view.plan(&state, &ast).await?;
@@ -143,12 +147,7 @@ impl Session {
             Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
             Parsed::Subscribe { name, .. } => {
                 let readable = self.database.readable(&crate::ddl::object_name(name)?)?;
-                let mut fields = vec![
-                    Field::new("epoch", DataType::UInt64, false),
-                    Field::new("weight", DataType::Int64, false),
-                ];
-                fields.extend(readable.columns.fields().iter().map(|field| field.as_ref().clone()));
-                Ok(Some(Arc::new(Schema::new(fields))))
+                Ok(Some(crate::database::labelled_columns(&readable.columns)))
             }
             _ => Ok(None),
         }
@@ -271,9 +270,6 @@ impl Session {
         as_of: Option<Epoch>,
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
-        if as_of.is_some() && !matches!(ast, Ast::Query(_) | Ast::Explain { .. }) {
-            return Err(unsupported("AS OF in a statement that is not a query"));
-        }
         match ast {
             Ast::Query(_) => self.query(statement, ast, as_of, parameters).await,
             Ast::Insert(insert) => {
@@ -406,14 +402,14 @@ impl Session {
     ) -> Result<Outcome> {
         self.set_from_query(statement, ast)?;
         if self.database.config().selects_wait_for_sources {
-            return self.run_query(statement, ast, parameters).await;
+            return self.run_query(ast, as_of, parameters).await;
         }
         self.read(ast, as_of, parameters).await
     }
 
     /// Runs a query over the contents of one epoch.
     async fn read(&mut self, ast: &Ast, as_of: Option<Epoch>, parameters: &[ScalarValue]) -> Result<Outcome> {
-        let view = self.read_view(as_of).await?.with_states(ast).await?;
+        let view = self.read_view(as_of).await?.with_named(ast).await?;
         let state = view.state();
         let plan = bind(view.plan(&state, ast).await?, parameters)?;
         let epoch = view.pin.epoch();
@@ -558,7 +554,7 @@ impl Session {
         if analyze {
             return Err(unsupported("EXPLAIN ANALYZE"));
         }
-        let view = self.read_view(as_of).await?.with_states(statement).await?;
+        let view = self.read_view(as_of).await?.with_named(statement).await?;
         let lines = crate::explain::explain(&view, statement, parameters).await?;
         let schema = text_column("QUERY PLAN");
         let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
@@ -664,7 +660,7 @@ impl Session {
     /// Changes of a query's result, as they happen, from its first contents on (`cenote run --changes`).
     pub async fn execute_changes(&mut self, statement: &Statement) -> Result<ChangeStream> {
         match &*statement.parsed {
-            Parsed::Sql { ast, as_of: None } if matches!(**ast, Ast::Query(_)) => self.run_changes(ast).await,
+            Parsed::Sql { ast, .. } if matches!(**ast, Ast::Query(_)) => self.run_changes(ast).await,
             _ => Err(unsupported("--changes of a statement that is not a query")),
         }
     }

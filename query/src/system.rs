@@ -4,7 +4,7 @@ use crate::catalog::Object;
 use crate::plan::ReadView;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
-use cenote_statestore::Result;
+use cenote_statestore::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// All system tables.
@@ -20,6 +20,26 @@ pub(crate) const TABLES: [&str; 10] = [
     "tables",
     "views",
 ];
+
+/// System tables that are promised and not there yet.
+const PROMISED: [&str; 3] = ["checkpoints", "sinks", "watermarks"];
+
+/// Refuses names that are no system table's.
+///
+/// # Errors
+/// `Unsupported`: the table is promised. `Invalid` 42P01: there is no such table.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    if TABLES.contains(&name) {
+        return Ok(());
+    }
+    if PROMISED.contains(&name) {
+        let message = format!("cannot read cenote_catalog.{name}: not supported yet");
+        return Err(Error::new(ErrorKind::Unsupported, "SQL-0002", message));
+    }
+    let message = format!("relation \"cenote_catalog.{name}\" does not exist");
+    let error = Error::new(ErrorKind::Invalid, "SQL-0202", message).sqlstate("42P01");
+    Err(error.attempt(format!("the tables there are {}", TABLES.join(", "))))
+}
 
 /// A table being put together, by columns.
 #[derive(Default)]

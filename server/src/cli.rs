@@ -15,7 +15,8 @@ mod settings;
 mod state;
 mod units;
 
-use cenote_statestore::{Error, ErrorKind};
+use cenote_engine::THREAD_STACK_BYTES;
+use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -65,8 +66,8 @@ enum Command {
 /// Parses the arguments, runs the command and tells the exit code.
 pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Run(options) => run::run(options),
-        Command::Serve(options) => serve::serve(*options),
+        Command::Run(options) => on_deep_stack(|| run::run(options)),
+        Command::Serve(options) => on_deep_stack(|| serve::serve(*options)),
         Command::State(options) => state::state(options),
         Command::Sql(_) => promised::refuse("sql"),
         Command::Checkpoint(_) => promised::refuse("checkpoint"),
@@ -85,6 +86,16 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a command on a thread with the stack that deep statements need; the main thread's is what the shell set.
+fn on_deep_stack(command: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new()
+        .name("cenote".into())
+        .stack_size(THREAD_STACK_BYTES)
+        .spawn(command)
+        .map_err(no_runtime)?;
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A thread or task of the runtime could not be had.

@@ -28,6 +28,7 @@ mod session;
 mod signals;
 mod simple;
 mod startup;
+mod subscription;
 mod wire;
 
 #[cfg(test)]

@@ -111,6 +111,12 @@ impl Error {
         self
     }
 
+    /// Takes the position away: it is one in a text that the user has not written.
+    pub fn unplaced(mut self) -> Error {
+        self.0.position = None;
+        self
+    }
+
     /// Keeps the cause, to be seen through [`std::error::Error::source`].
     pub fn source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.0.source = Some(std::sync::Arc::new(source));

@@ -20,9 +20,11 @@
 //! Timestamped versions and snapshot reads as in multi-version concurrency control: Bernstein, Goodman,
 //! "Multiversion Concurrency Control", TODS 1983.
 
+mod follow;
 mod scan;
 mod shard;
 
+pub use follow::Follower;
 pub use scan::Scan;
 
 use crate::retention::expired;
@@ -30,6 +32,7 @@ use crate::{Changes, Epoch, Pin, Result, Retention, RowStore, hash_rows, shard_o
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
+use follow::Followers;
 use parking_lot::RwLock;
 use shard::Shard;
 use std::sync::Arc;
@@ -88,6 +91,7 @@ pub struct VersionedTable {
     shards: Vec<RwLock<Shard>>,
     hash_sharded: bool,
     retention: Arc<Retention>,
+    followers: Arc<Followers>,
     history_bytes_max: usize,
 }
 
@@ -111,6 +115,7 @@ impl VersionedTable {
             shards,
             hash_sharded,
             retention,
+            followers: Arc::default(),
             history_bytes_max,
         }
     }
@@ -161,11 +166,10 @@ impl VersionedTable {
         if self.history_bytes_max > 0 {
             shard.remember(epoch, changes.clone());
         }
-        shard.drop_versions(
-            self.retention.horizon(),
-            self.retention.kept_from(),
-            self.history_bytes_max,
-        );
+        let horizon = self.retention.horizon();
+        shard.drop_versions(horizon, self.retention.kept_from());
+        let unread_from = self.followers.last().unwrap_or(horizon);
+        shard.drop_history(horizon.min(unread_from), self.history_bytes_max);
     }
 
     /// The rows of given keys at one epoch.
@@ -250,6 +254,16 @@ impl VersionedTable {
         }
         found.sort_by_key(|(epoch, _)| *epoch);
         Ok(found)
+    }
+
+    /// Starts following the table: changes after `after` are kept until they are read, within the limit of bytes.
+    ///
+    /// # Errors
+    /// `Expired`: changes after `after` are no longer all kept; the error names the epoch to resume from.
+    pub fn follow(&self, after: Epoch) -> Result<Follower> {
+        let follower = Follower::new(self.followers.clone(), after);
+        self.changes(after, after)?;
+        Ok(follower)
     }
 
     /// Starts reading the whole table, or some shards of it.

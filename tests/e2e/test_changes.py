@@ -99,9 +99,7 @@ def test_an_epoch_outside_retention_is_refused_with_the_one_to_resume_from(fresh
 def test_subscribe_gives_epoch_weight_and_columns(server, totals):
     db, table, view = totals
     db.execute(f"INSERT INTO {table} VALUES (1, 'ann', 5)")
-    with server.connect() as watcher:
-        cursor = watcher.cursor()
-        rows = cursor.stream(f"SUBSCRIBE TO {view} WITH (snapshot = true)")
+    with server.subscription(f"SUBSCRIBE TO {view} WITH (snapshot = true)") as (cursor, rows):
         first = next(rows)
         assert [c.name for c in cursor.description] == ["epoch", "weight", "usr", "s"]
         assert first[1:] == (1, "ann", 5)
@@ -116,8 +114,7 @@ def test_subscribe_from_an_epoch_gives_what_came_after_it(server, totals):
     db.execute(f"INSERT INTO {table} VALUES (1, 'ann', 5)")
     start = epoch(db)
     db.execute(f"INSERT INTO {table} VALUES (2, 'bob', 5)")
-    with server.connect() as watcher:
-        rows = watcher.cursor().stream(f"SUBSCRIBE TO {view} AS OF EPOCH {start}")
+    with server.subscription(f"SUBSCRIBE TO {view} AS OF EPOCH {start}") as (_, rows):
         assert next(rows)[1:] == (1, "bob", 5)
 
 

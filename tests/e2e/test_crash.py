@@ -80,7 +80,7 @@ class Client(threading.Thread):
         """Compares what is there with the model and takes over whichever way the operation in doubt went."""
         assert self.error is None, self.error
         rows = dict(connection.execute(f"SELECT k, v FROM {self.table}").fetchall())
-        views = {r[0] for r in connection.execute("SELECT relname FROM pg_catalog.pg_class WHERE relkind IN ('m', 'v') AND relname LIKE %s", (f"{self.table}_v%",))}
+        views = {r[0] for r in connection.execute("SELECT name FROM cenote_catalog.views WHERE name LIKE %s", (f"{self.table}_v%",))}
         allowed = [(self.rows, self.views)] + ([self.doubt[1:]] if self.doubt else [])
         assert (rows, views) in allowed, f"{self.table}: {self.difference(rows, views)}"
         for view in views:
@@ -175,11 +175,10 @@ def logged(tmp_path_factory):
 
 
 def log_files(folder):
-    """The log's files, newest last: everything below a folder or with a name that says `wal` or `log`."""
-    found = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.stat().st_size > 0]
-    named = [p for p in found if any(word in str(p.relative_to(folder)).lower() for word in ("wal", "log"))]
-    assert named, f"no log among {found}"
-    return named
+    """The log's segments, newest last."""
+    found = sorted(folder.rglob("*.wal"))
+    assert found, f"no log in {folder}"
+    return found
 
 
 def recovered(folder, tmp_path):
@@ -240,7 +239,7 @@ def test_a_flipped_byte_in_the_middle_is_named_or_does_not_matter(logged, tmp_pa
     folder, name = damaged(logged, tmp_path, flip)
     rows, refusal = recovered(folder, tmp_path)
     if rows is None:
-        assert name in refusal and "offset" in refusal.lower()
+        assert name in refusal and "at byte" in refusal
         assert "panicked" not in refusal
     else:
         assert rows == list(range(1, COMMITS + 1)), "never a silent loss in the middle"
@@ -250,8 +249,6 @@ def test_a_log_file_that_is_gone_is_never_an_empty_database(logged, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(logged, folder)
     files = log_files(folder)
-    if len(files) < 2:
-        pytest.skip("the log is one file: its loss cannot be told from a new folder")
     files[0].unlink()
     rows, refusal = recovered(folder, tmp_path)
     assert rows is None and files[0].name in refusal

@@ -160,5 +160,5 @@ def test_the_demo_runs(tmp_path):
     done = subprocess.run([f"{python_cache()}/venv/bin/python", str(ROOT / "tests" / "demo")], capture_output=True, text=True, timeout=180,
                           env={**os.environ, "CENOTE_BIN": binary(), "CENOTE_DEMO_FILES": "5000"})
     assert done.returncode == 0, done.stdout + done.stderr
-    for sign in ("lookup", "changes", "Arrow", "kill -9"):
+    for sign in ("lookup", "Changes", "Arrow", "kill -9"):
         assert sign in done.stdout

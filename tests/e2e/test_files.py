@@ -171,8 +171,7 @@ def test_followed_files_show_appended_lines_and_new_files_at_once(server, db, na
     db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT w, count(*) AS n, max(id) AS m FROM {name} GROUP BY w")
     server.wait_until(f"{name}_v", count_is(1, name))
     waits = []
-    with server.connect() as watcher:
-        rows = watcher.cursor().stream(f"SUBSCRIBE TO {name}_v WITH (snapshot = true)")
+    with server.subscription(f"SUBSCRIBE TO {name}_v WITH (snapshot = true)") as (_, rows):
         next(rows)
         for i in range(1, 21):
             target = folder / ("1.json" if i % 2 else f"new{i}.json")

@@ -81,7 +81,7 @@ def test_scan_arrow_opens_in_duckdb(typed, what):
     table = pa.ipc.open_stream(typed.get(f"/api/v1/queryable_state/{what}/scan.arrow").body).read_all()
     with duckdb.connect() as connection:
         connection.register("pulled", table)
-        found = connection.execute("SELECT id, d, epoch_us(at), epoch_us(z), b, t FROM pulled ORDER BY id").fetchall()
+        found = connection.execute('SELECT id, d, epoch_us("at"), epoch_us(z), b, t FROM pulled ORDER BY id').fetchall()
     assert [row[0] for row in found] == [row[0] for row in ROWS]
     assert [row[1] for row in found] == [row[6] for row in ROWS]
     assert [row[4:] for row in found] == [(row[8], row[7]) for row in ROWS]

@@ -3,6 +3,7 @@
 The binary is `$CENOTE_BIN`, else `target/release/cenote` under `$CARGO_TARGET_DIR` (or under the checkout).
 """
 import collections
+import contextlib
 import os
 import re
 import shutil
@@ -179,6 +180,17 @@ class Server:
 
     def events(self, name, query="", **options):
         return sse_events(f"{self.url}/api/v1/queryable_state/{name}/changes{query}", **options)
+
+    @contextlib.contextmanager
+    def subscription(self, sql):
+        """The cursor and the rows of a SUBSCRIBE.
+
+        psycopg holds the connection's lock while a stream is open, so it is closed (and cancelled) before the connection.
+        """
+        with self.connect() as watcher:
+            cursor = watcher.cursor()
+            with contextlib.closing(cursor.stream(sql)) as rows:
+                yield cursor, rows
 
     def digest(self, name):
         """The digest of a readable collection's contents: `(digest, rows)`."""

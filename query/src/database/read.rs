@@ -1,24 +1,24 @@
 //! Reads by programs, without SQL: lookups, scans, changes, digests, the inventory and figures.
 
-use super::{ChangeStream, Database, LookupRows, Metric, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
+use super::{Database, LookupRows, Metric, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
 use crate::catalog::{Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
 use crate::outcome::BatchStream;
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt64Array};
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use crate::pgtext::parse_array;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, SchemaRef};
 use cenote_statestore::{Changes, Digest, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// Rows of one batch of a scan.
-const SCAN_ROWS: usize = 8192;
+pub(super) const SCAN_ROWS: usize = 8192;
 
 /// What a name means to a reader.
-enum Target {
+pub(super) enum Target {
     /// A table or a view: versions of many epochs.
     Versioned {
         readable: Readable,
@@ -29,7 +29,7 @@ enum Target {
 }
 
 impl Target {
-    fn readable(&self) -> &Readable {
+    pub(super) fn readable(&self) -> &Readable {
         match self {
             Target::Versioned { readable, .. } | Target::State { readable, .. } => readable,
         }
@@ -115,7 +115,7 @@ impl Database {
         Ok(self.target(&self.catalog(), name)?.readable().clone())
     }
 
-    fn target(&self, catalog: &Catalog, name: &str) -> Result<Target> {
+    pub(super) fn target(&self, catalog: &Catalog, name: &str) -> Result<Target> {
         let (schema, name) = name.split_once('.').unwrap_or((PUBLIC, name));
         match schema {
             PUBLIC => {
@@ -290,17 +290,7 @@ impl Database {
             Target::Versioned { table, .. } => {
                 let pin = match wanted {
                     None => self.engine.pin_visible()?,
-                    Some(epoch) if epoch > self.epoch() => {
-                        let error = Error::new(
-                            ErrorKind::Invalid,
-                            "STATE-0105",
-                            format!("cannot read at epoch {epoch}: it is not sealed yet"),
-                        );
-                        return Err(error
-                            .sqlstate("22023")
-                            .fact("newest", format!("epoch {}", self.epoch())));
-                    }
-                    Some(epoch) => self.engine.retention().pin(epoch)?,
+                    Some(epoch) => self.pin_past(epoch)?,
                 };
                 let epoch = pin.epoch();
                 let all = (0..columns.fields().len()).collect();
@@ -360,30 +350,6 @@ impl Database {
             )
             .sqlstate("42804")),
         }
-    }
-
-    /// Changes of a collection after `from` (exclusive); `None`: from now on.
-    ///
-    /// # Arguments
-    /// - `snapshot`: first the contents as of the start, as insertions at its epoch.
-    pub async fn changes(self: &Arc<Self>, name: &str, from: Option<Epoch>, snapshot: bool) -> Result<ChangeStream> {
-        self.changes_now(name, from, snapshot)
-    }
-
-    pub(crate) fn changes_now(
-        self: &Arc<Self>,
-        name: &str,
-        from: Option<Epoch>,
-        snapshot: bool,
-    ) -> Result<ChangeStream> {
-        let Target::Versioned { readable, table } = self.target(&self.catalog(), name)? else {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "READ-0002",
-                format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
-            ));
-        };
-        self.change_stream(table, readable.columns, from, snapshot, None)
     }
 
     /// Order-independent digest of a collection's contents: hex text, rows, epoch.
@@ -491,147 +457,6 @@ impl Database {
         }
         metrics
     }
-
-    pub(crate) fn change_stream(
-        self: &Arc<Self>,
-        table: Arc<VersionedTable>,
-        columns: SchemaRef,
-        from: Option<Epoch>,
-        snapshot: bool,
-        end: Option<BoxFuture<'static, Result<Option<Epoch>>>>,
-    ) -> Result<ChangeStream> {
-        let mut fields = vec![
-            Field::new("epoch", DataType::UInt64, false),
-            Field::new("weight", DataType::Int64, false),
-        ];
-        fields.extend(columns.fields().iter().map(|field| field.as_ref().clone()));
-        let schema: SchemaRef = Arc::new(Schema::new(fields));
-        let pin = match from {
-            Some(epoch) => self.engine.retention().pin(epoch)?,
-            None => self.engine.pin_visible()?,
-        };
-        // What is asked for must still be there, so that nothing is skipped.
-        table.changes(pin.epoch(), pin.epoch())?;
-        let width = columns.fields().len();
-        let scan = snapshot.then(|| table.scan(pin.clone(), (0..width).collect(), 0..table.shards()));
-        let state = Follow {
-            database: self.clone(),
-            table,
-            schema: schema.clone(),
-            width,
-            after: pin.epoch(),
-            pin: Some(pin),
-            scan,
-            end,
-            until: None,
-        };
-        let batches = futures::stream::try_unfold(state, |mut state| async move {
-            let next = state.next().await?;
-            Ok(next.map(|batch| (batch, state)))
-        });
-        Ok(ChangeStream {
-            schema,
-            batches: batches.boxed(),
-        })
-    }
-}
-
-/// A reader that follows a collection.
-struct Follow {
-    database: Arc<Database>,
-    table: Arc<VersionedTable>,
-    schema: SchemaRef,
-    width: usize,
-    after: Epoch,
-    /// Keeps what is still to be read.
-    pin: Option<Pin>,
-    scan: Option<cenote_statestore::Scan>,
-    /// Tells the epoch after which nothing more comes, if there is one.
-    end: Option<BoxFuture<'static, Result<Option<Epoch>>>>,
-    until: Option<Epoch>,
-}
-
-impl Follow {
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if let Some(scan) = &mut self.scan {
-            if let Some(rows) = scan.next_batch(SCAN_ROWS)? {
-                return Ok(Some(self.labelled(self.after, &Changes::insertions(rows))?));
-            }
-            self.scan = None;
-        }
-        loop {
-            if self.until.is_some_and(|until| self.after >= until) {
-                return Ok(None);
-            }
-            let Some(newest) = self.wait().await? else {
-                continue;
-            };
-            let after = self.after;
-            let found = self.table.changes(after, newest).map_err(|error| self.cut(error))?;
-            self.after = newest;
-            // What comes next is kept until it is read, as far as the table's limit for that goes.
-            self.pin = Some(self.database.engine.retention().pin(newest)?);
-            if found.is_empty() {
-                continue;
-            }
-            let visible_columns: Vec<usize> = (0..self.width).collect();
-            let mut parts = Vec::new();
-            for (epoch, changes) in found {
-                let rows = changes.rows().project(&visible_columns)?;
-                parts.push(self.labelled(epoch, &changes.with_rows(rows))?);
-            }
-            return Ok(Some(concat_batches(&self.schema, &parts)?));
-        }
-    }
-
-    /// Waits for a newer epoch, or for the news that none will come.
-    async fn wait(&mut self) -> Result<Option<Epoch>> {
-        let mut visible = self.database.engine.progress().subscribe();
-        let after = self.after;
-        let newer = visible.wait_for(|epoch| *epoch > after);
-        let stopped = || {
-            Error::new(
-                ErrorKind::Unavailable,
-                "ENGINE-0001",
-                "cannot follow changes: the engine has stopped",
-            )
-        };
-        let Some(end) = &mut self.end else {
-            return newer.await.map(|epoch| Some(*epoch)).map_err(|_| stopped());
-        };
-        tokio::select! {
-            newest = newer => newest.map(|epoch| Some(*epoch)).map_err(|_| stopped()),
-            end = end => {
-                self.until = end?;
-                self.end = None;
-                Ok(None)
-            }
-        }
-    }
-
-    fn cut(&self, error: Error) -> Error {
-        Error::new(
-            ErrorKind::Expired,
-            "READ-0003",
-            format!(
-                "cannot follow changes after epoch {}: the reader is too slow",
-                self.after
-            ),
-        )
-        .sqlstate("72000")
-        .fact("cause", error.message())
-        .attempt(format!(
-            "read the contents again and resume from their epoch (last delivered: {})",
-            self.after
-        ))
-    }
-
-    fn labelled(&self, epoch: Epoch, changes: &Changes) -> Result<RecordBatch> {
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_value(epoch.0, changes.len()))];
-        columns.push(changes.weight_column());
-        columns.extend(changes.rows().columns().iter().cloned());
-        Changes::batch(self.schema.clone(), columns, changes.len())
-    }
 }
 
 /// A scan that is set up.
@@ -732,28 +557,9 @@ fn key_arrays(readable: &Readable, wanted: &[usize], keys: &[Vec<Option<String>>
         .fact("expected", format!("{} values", wanted.len())));
     }
     let parsed = wanted.iter().enumerate().map(|(index, column)| {
-        let texts: StringArray = keys.iter().map(|key| key[index].as_deref()).collect();
+        let texts: Vec<Option<&str>> = keys.iter().map(|key| key[index].as_deref()).collect();
         let field = readable.columns.field(*column);
-        let options = CastOptions {
-            safe: false,
-            ..CastOptions::default()
-        };
-        let texts: ArrayRef = Arc::new(texts);
-        cast_with_options(&texts, field.data_type(), &options).map_err(|_| {
-            let bad = keys
-                .iter()
-                .filter_map(|key| key[index].as_deref())
-                .next()
-                .unwrap_or_default();
-            let kind = crate::types::type_name(field.data_type());
-            Error::new(
-                ErrorKind::Invalid,
-                "EVAL-0003",
-                format!("invalid input syntax for type {kind}: \"{bad}\""),
-            )
-            .sqlstate("22P02")
-            .fact("column", field.name())
-        })
+        parse_array(&texts, field.data_type()).map_err(|error| error.fact("column", field.name()))
     });
     parsed.collect()
 }

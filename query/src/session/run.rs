@@ -4,16 +4,15 @@
 //! started, and its contents are the answer once the sources end. ORDER BY and LIMIT at the top of the query are
 //! applied to those contents.
 
-use super::{Session, passes_rows, stream_plan};
+use super::{Session, passes_rows, stream_plan, unsupported};
 use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
 use crate::error::from_datafusion;
 use crate::outcome::Outcome;
-use crate::parse::Statement;
 use crate::plan::bind;
 use crate::provider::{CollectionTable, Contents};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
@@ -30,15 +29,16 @@ impl Session {
     /// Runs a query to the end of its inputs.
     pub(super) async fn run_query(
         &mut self,
-        _statement: &Statement,
         ast: &Ast,
+        as_of: Option<Epoch>,
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
         let sources = self.passing_tables(ast);
         if sources.is_empty() {
             self.database.wait_for_bounded_sources().await?;
-            return self.read(ast, None, parameters).await;
+            return self.read(ast, as_of, parameters).await;
         }
+        refuse_past(ast)?;
         let view = self.read_view(None).await?;
         let state = view.view_state();
         let plan = bind(view.plan(&state, ast).await?, parameters)?;
@@ -72,6 +72,7 @@ impl Session {
 
     /// Starts a query as a view and gives its changes.
     pub(super) async fn run_changes(&mut self, ast: &Ast) -> Result<ChangeStream> {
+        refuse_past(ast)?;
         let sources = self.passing_tables(ast);
         let view = self.read_view(None).await?;
         let state = view.view_state();
@@ -147,6 +148,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+/// What runs as a view reads every change of its tables, from the first on.
+fn refuse_past(ast: &Ast) -> Result<()> {
+    match crate::past::epochs(ast).is_empty() {
+        true => Ok(()),
+        false => Err(unsupported("AS OF in a query over rows that are not kept")),
     }
 }
 

@@ -85,11 +85,28 @@ pub fn run(options: RunOptions) -> Result<()> {
         };
         let flushed = printer.output.flush();
         drop(progress);
+        report_bad_rows(&database);
         let shut = database.shutdown().await;
         done.and(flushed).and(shut)
     });
     runtime.shutdown_background();
     done
+}
+
+/// Says which sources had rows that could not be read, and where to look at them.
+fn report_bad_rows(database: &Database) {
+    let metrics = database.metrics();
+    let bad = metrics
+        .iter()
+        .filter(|metric| metric.name == "cenote_source_bad_rows_total");
+    for metric in bad.filter(|metric| metric.value > 0.0) {
+        let source = metric.labels.first().map_or("", |(_, name)| name.as_str());
+        let rows = if metric.value == 1.0 { "row" } else { "rows" };
+        eprintln!(
+            "warning: {} {rows} of {source} could not be read and were left out: SELECT * FROM cenote_catalog.errors",
+            metric.value
+        );
+    }
 }
 
 fn read_script(options: &RunOptions) -> Result<String> {

@@ -5,6 +5,7 @@ use super::no_runtime;
 use super::settings::{Door, ServeOptions, Settings};
 use crate::http;
 use crate::pg::{self, PgLimits};
+use cenote_engine::THREAD_STACK_BYTES;
 use cenote_query::Database;
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::future::Future;
@@ -23,6 +24,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     log_to_stderr(&settings.log)?;
     let stopped = watch_signals()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(THREAD_STACK_BYTES)
         .enable_all()
         .build()
         .map_err(no_runtime)?;

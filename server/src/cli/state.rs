@@ -95,8 +95,8 @@ enum StateCommand {
 struct GetOptions {
     /// `view`, `schema.view` or `cenote_state.table`
     name: String,
-    /// Value of each key column in order
-    #[arg(required = true, value_name = "KEY", allow_hyphen_values = true)]
+    /// Value of each key column in order; `--` before values that begin with `-`
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     key: Vec<String>,
     /// Columns that the values are for, instead of the key
     #[arg(long, value_name = "COLUMN", env = "CENOTE_COLUMN", value_delimiter = ',')]

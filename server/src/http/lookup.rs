@@ -210,16 +210,16 @@ fn write_as(out: &mut Vec<u8>, field: &Field, text: &str, numbers: Numbers) {
 
 fn not_found(found: &LookupRows, columns: &[usize], key: &[Option<String>], numbers: Numbers) -> ApiError {
     let name = readable_name(&found.readable);
-    let error = Error::new(
-        ErrorKind::Invalid,
-        "HTTP-0009",
-        format!("cannot find the key in `{name}`: no row has it"),
-    )
-    .sqlstate("02000");
+    let mut written = Vec::new();
+    write_key(&mut written, &found.readable, columns, key, numbers);
+    let message = format!("cannot find the key in `{name}`: no row has it");
+    let error = Error::new(ErrorKind::Invalid, "HTTP-0009", message)
+        .sqlstate("02000")
+        .fact("key", String::from_utf8_lossy(&written));
     let mut fields = b",\"name\":".to_vec();
     write_json_text(&mut fields, &name);
     fields.extend_from_slice(b",\"key\":");
-    write_key(&mut fields, &found.readable, columns, key, numbers);
+    fields.extend_from_slice(&written);
     ApiError::new(StatusCode::NOT_FOUND, error).at(found.epoch, fields)
 }
 

@@ -2,9 +2,9 @@
 
 use super::error::ApiError;
 use super::{App, Limits};
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequestParts, Path, Request};
-use axum::http::header::{CONTENT_LENGTH, HOST, ORIGIN};
+use axum::http::header::{CONTENT_LENGTH, EXPECT, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
@@ -13,6 +13,10 @@ use bytes::Bytes;
 use cenote_statestore::{Error, ErrorKind};
 use futures::StreamExt;
 use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// How long the rest of a body that is too large is read.
+const DISCARD_TIME: Duration = Duration::from_secs(5);
 
 /// The `{name}` of a path.
 pub struct Name(pub String);
@@ -54,6 +58,10 @@ pub async fn read_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Resu
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.parse::<usize>().ok());
     if let Some(length) = expected.filter(|length| *length > limits.body_bytes_max) {
+        // A client that asked first has sent nothing.
+        if !headers.contains_key(EXPECT) {
+            discard(body.into_data_stream()).await;
+        }
         return Err(too_large(length, limits));
     }
     let mut stream = body.into_data_stream();
@@ -70,11 +78,19 @@ pub async fn read_body(headers: &HeaderMap, body: Body, limits: &Limits) -> Resu
             )
         })?;
         if bytes.len() + frame.len() > limits.body_bytes_max {
+            discard(stream).await;
             return Err(too_large(format_args!("more than {}", bytes.len()), limits));
         }
         bytes.extend_from_slice(&frame);
     }
     Ok(bytes.into())
+}
+
+/// Reads on for a while: a client that is still sending would find its connection closed, and never read the answer.
+async fn discard(mut body: BodyDataStream) {
+    let all = async { while let Some(Ok(_)) = body.next().await {} };
+    // A client that sends for longer is cut.
+    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
 }
 
 fn slow(limits: &Limits) -> ApiError {

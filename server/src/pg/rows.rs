@@ -8,7 +8,7 @@ use cenote_query::{BatchStream, Rows};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use std::task::Poll;
 
 /// How the values of a column are sent.
@@ -85,6 +85,11 @@ impl RowSource {
         }
     }
 
+    /// Whether it never ends, and comes epoch by epoch.
+    pub(super) fn is_subscription(&self) -> bool {
+        self.verb == "SUBSCRIBE"
+    }
+
     /// The command tag after `rows` rows. As in PostgreSQL, only some verbs tell how many.
     pub(super) fn tag(&self, rows: u64) -> String {
         let word = self.verb.split(' ').next().unwrap_or_default();
@@ -127,26 +132,41 @@ impl RowSource {
         Ok(Sent { rows, is_done: false })
     }
 
-    async fn next_batch(&mut self, wire: &mut Wire, signals: &mut Signals) -> Result<Option<RecordBatch>, Failure> {
+    /// The next batch if it is there already; `None` is the end.
+    pub(super) fn ready_batch(&mut self, signals: &mut Signals) -> Result<Poll<Option<RecordBatch>>, Failure> {
         if self.is_done {
-            return Ok(None);
+            return Ok(Poll::Ready(None));
         }
         // A source that always has something ready would else never be interrupted.
         signals.check()?;
-        let batch = match futures::poll!(self.batches.next()) {
-            Poll::Ready(batch) => batch,
-            Poll::Pending => {
-                if wire.output.has_rows {
-                    flush(wire, signals).await?;
-                }
-                tokio::select! {
-                    biased;
-                    batch = self.batches.next() => batch,
-                    failure = signals.raised() => return Err(failure),
-                    () = wire.hung_up() => return Err(Failure::Gone),
-                }
-            }
+        match self.batches.next().now_or_never() {
+            Some(batch) => self.taken(batch).map(Poll::Ready),
+            None => Ok(Poll::Pending),
+        }
+    }
+
+    /// The next batch; what was made of those before is sent while it is waited for.
+    pub(super) async fn next_batch(
+        &mut self,
+        wire: &mut Wire,
+        signals: &mut Signals,
+    ) -> Result<Option<RecordBatch>, Failure> {
+        if let Poll::Ready(batch) = self.ready_batch(signals)? {
+            return Ok(batch);
+        }
+        if wire.output.has_rows {
+            flush(wire, signals).await?;
+        }
+        let batch = tokio::select! {
+            biased;
+            batch = self.batches.next() => batch,
+            failure = signals.raised() => return Err(failure),
+            () = wire.hung_up() => return Err(Failure::Gone),
         };
+        self.taken(batch)
+    }
+
+    fn taken(&mut self, batch: Option<Result<RecordBatch>>) -> Result<Option<RecordBatch>, Failure> {
         self.is_done = !matches!(batch, Some(Ok(_)));
         batch.transpose().map_err(Failure::Statement)
     }
@@ -195,7 +215,8 @@ impl Column<'_> {
     }
 }
 
-async fn send_batch(
+/// Sends some rows of a batch.
+pub(super) async fn send_batch(
     wire: &mut Wire,
     signals: &mut Signals,
     batch: &RecordBatch,

@@ -6,6 +6,7 @@ use super::extended::Deallocate;
 use super::rows::{self, RowSource};
 use super::session::Statement;
 use super::signals::Failure;
+use super::subscription;
 use cenote_query::Outcome;
 use cenote_statestore::Result;
 use datafusion::scalar::ScalarValue;
@@ -84,6 +85,10 @@ impl Connection {
         match self.start(statement, &[]).await? {
             Outcome::Rows(rows) => {
                 let mut source = RowSource::new(rows);
+                if source.is_subscription() {
+                    subscription::send(&mut source, &mut self.wire, &mut self.signals, &self.style).await?;
+                    return Ok(Completion::Tag(source.tag(0)));
+                }
                 rows::describe(&mut self.wire, &source.schema, &[]);
                 let sent = source
                     .send(&mut self.wire, &mut self.signals, &[], &self.style, u64::MAX)

@@ -192,8 +192,8 @@ impl Shard {
         slot
     }
 
-    /// Frees versions that no reader may ask for any more, and history beyond its limits.
-    pub(super) fn drop_versions(&mut self, horizon: Epoch, kept_from: Epoch, history_bytes_max: usize) {
+    /// Frees versions that no reader may ask for any more.
+    pub(super) fn drop_versions(&mut self, horizon: Epoch, kept_from: Epoch) {
         let row_bytes = (self.rows.memory_bytes() / (self.rows.slots() as usize).max(1)).max(1);
         let too_much = self.garbage.len() * row_bytes > PINNED_GARBAGE_BYTES_MAX;
         let limit = if too_much { kept_from } else { horizon };
@@ -206,8 +206,12 @@ impl Shard {
             self.ended[slot as usize] = 0;
             self.rows.release(slot);
         }
+    }
+
+    /// Frees the changes of `through` and before, and more if all together are larger than `history_bytes_max`.
+    pub(super) fn drop_history(&mut self, through: Epoch, history_bytes_max: usize) {
         while let Some((epoch, changes)) = self.history.front()
-            && (*epoch <= limit || self.history_bytes > history_bytes_max)
+            && (*epoch <= through || self.history_bytes > history_bytes_max)
         {
             self.history_from = self.history_from.max(*epoch);
             self.history_bytes -= changes.memory_bytes();

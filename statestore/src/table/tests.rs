@@ -112,6 +112,25 @@ fn history_gives_net_changes_until_it_is_dropped() {
     assert_eq!(table.changes(Epoch(4), Epoch(6)).unwrap().len(), 2);
 }
 
+#[test]
+fn a_follower_keeps_changes_it_has_not_read_but_no_versions() {
+    let (table, retention) = table(true, 1);
+    let insert = |key: &str| batch(&table, &[(key, 1, 1)]);
+    table.apply(0, Epoch(1), &insert("a")).unwrap();
+    let mut follower = table.follow(Epoch(1)).unwrap();
+    table.apply(0, Epoch(2), &batch(&table, &[("a", 1, -1)])).unwrap();
+    retention.keep_from(Epoch(2));
+    table.apply(0, Epoch(3), &insert("b")).unwrap();
+    assert_eq!(table.changes(Epoch(1), Epoch(3)).unwrap().len(), 2);
+    assert_eq!(table.statistics().versions, 1, "the deleted row is gone");
+    follower.advance(Epoch(3));
+    retention.keep_from(Epoch(4));
+    table.apply(0, Epoch(4), &insert("c")).unwrap();
+    assert!(table.changes(Epoch(1), Epoch(4)).is_err());
+    assert_eq!(table.changes(follower.epoch(), Epoch(4)).unwrap().len(), 1);
+    assert_eq!(table.follow(Epoch(1)).unwrap_err().kind(), crate::ErrorKind::Expired);
+}
+
 /// A model: all versions by epoch in ordered maps.
 #[test]
 fn random_changes_agree_with_a_model_while_versions_are_dropped() {

@@ -1,0 +1,203 @@
+//! Changes as they happen: a collection's contents if asked for, then every change, epoch by epoch.
+//!
+//! # Rules kept here
+//! 1. A batch holds whole epochs; only the contents at the start may take several.
+//! 2. **Bounded.** A reader that falls behind holds back changes up to the table's limit, and then gets an `Expired`
+//!    error that names the epoch it has read up to.
+
+use super::read::{SCAN_ROWS, Target};
+use super::{ChangeStream, Database};
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Follower, Result, Scan, VersionedTable};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// Rows after which a batch takes no further epoch.
+const BATCH_ROWS: usize = 64 << 10;
+
+/// Tells the epoch after which nothing more comes, if there is one.
+pub(crate) type End = BoxFuture<'static, Result<Option<Epoch>>>;
+
+impl Database {
+    /// Changes of a collection after `from` (exclusive); `None`: from now on.
+    ///
+    /// # Arguments
+    /// - `snapshot`: first the contents as of the start, as insertions at its epoch.
+    pub async fn changes(self: &Arc<Self>, name: &str, from: Option<Epoch>, snapshot: bool) -> Result<ChangeStream> {
+        self.changes_now(name, from, snapshot)
+    }
+
+    pub(crate) fn changes_now(
+        self: &Arc<Self>,
+        name: &str,
+        from: Option<Epoch>,
+        snapshot: bool,
+    ) -> Result<ChangeStream> {
+        let Target::Versioned { readable, table } = self.target(&self.catalog(), name)? else {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "READ-0002",
+                format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
+            ));
+        };
+        self.change_stream(table, readable.columns, from, snapshot, None)
+    }
+
+    pub(crate) fn change_stream(
+        self: &Arc<Self>,
+        table: Arc<VersionedTable>,
+        columns: SchemaRef,
+        from: Option<Epoch>,
+        snapshot: bool,
+        end: Option<End>,
+    ) -> Result<ChangeStream> {
+        let schema = labelled_columns(&columns);
+        let width = columns.fields().len();
+        let pin = match from {
+            Some(epoch) if snapshot => self.pin_past(epoch)?,
+            _ => self.engine.pin_visible()?,
+        };
+        let from = from.unwrap_or(pin.epoch());
+        // What is asked for must still be there, so that nothing is skipped.
+        let follower = table.follow(from).map_err(|error| behind(from, &error, "asks for"))?;
+        let scan = snapshot.then(|| table.scan(pin, (0..width).collect(), 0..table.shards()));
+        let state = Follow {
+            database: self.clone(),
+            table,
+            schema: schema.clone(),
+            width,
+            follower,
+            scan,
+            end,
+            until: None,
+        };
+        let batches = futures::stream::try_unfold(state, |mut state| async move {
+            let next = state.next().await?;
+            Ok(next.map(|batch| (batch, state)))
+        });
+        Ok(ChangeStream {
+            schema,
+            batches: batches.boxed(),
+        })
+    }
+}
+
+/// A collection's columns behind the epoch and the weight of a change.
+pub(crate) fn labelled_columns(columns: &Schema) -> SchemaRef {
+    let mut fields = vec![
+        Field::new("epoch", DataType::UInt64, false),
+        Field::new("weight", DataType::Int64, false),
+    ];
+    fields.extend(columns.fields().iter().map(|field| field.as_ref().clone()));
+    Arc::new(Schema::new(fields))
+}
+
+/// The error for a reader whose next changes are no longer kept.
+fn behind(after: Epoch, error: &Error, reader: &str) -> Error {
+    let mut told = Error::new(
+        ErrorKind::Expired,
+        "READ-0003",
+        format!("cannot follow changes after epoch {after}: the reader {reader} more than is kept"),
+    )
+    .sqlstate("72000");
+    if let Some(kept) = error.detail() {
+        told = told.fact("cause", kept.replace('\n', ", "));
+    }
+    told.attempt("read the contents again (snapshot = true) and resume from their epoch")
+}
+
+/// A reader that follows a collection.
+struct Follow {
+    database: Arc<Database>,
+    table: Arc<VersionedTable>,
+    schema: SchemaRef,
+    width: usize,
+    /// Keeps what is still to be read.
+    follower: Follower,
+    scan: Option<Scan>,
+    end: Option<End>,
+    until: Option<Epoch>,
+}
+
+impl Follow {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if let Some(scan) = &mut self.scan {
+            if let Some(rows) = scan.next_batch(SCAN_ROWS)? {
+                return Ok(Some(self.labelled(self.follower.epoch(), &Changes::insertions(rows))?));
+            }
+            self.scan = None;
+        }
+        loop {
+            let after = self.follower.epoch();
+            if self.until.is_some_and(|until| after >= until) {
+                return Ok(None);
+            }
+            let Some(newest) = self.wait().await? else {
+                continue;
+            };
+            let found = self.table.changes(after, newest);
+            let found = found.map_err(|error| behind(after, &error, "is too slow: it has left unread"))?;
+            if let Some(batch) = self.take(found, newest)? {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    /// Makes a batch of the first epochs of `found`, which ends with `newest`, and moves on behind them.
+    fn take(&mut self, found: Vec<(Epoch, Changes)>, newest: Epoch) -> Result<Option<RecordBatch>> {
+        let visible_columns: Vec<usize> = (0..self.width).collect();
+        let (mut parts, mut rows, mut through) = (Vec::new(), 0, newest);
+        let mut found = found.into_iter().peekable();
+        while let Some((epoch, changes)) = found.next() {
+            let visible = changes.rows().project(&visible_columns)?;
+            parts.push(self.labelled(epoch, &changes.with_rows(visible))?);
+            rows += changes.len();
+            // The shards of a table have changes of the same epoch each.
+            let ends_epoch = found.peek().is_some_and(|(next, _)| *next != epoch);
+            if rows >= BATCH_ROWS && ends_epoch {
+                through = epoch;
+                break;
+            }
+        }
+        self.follower.advance(through);
+        match parts.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(concat_batches(&self.schema, &parts)?)),
+        }
+    }
+
+    /// Waits for a newer epoch, or for the news that none will come.
+    async fn wait(&mut self) -> Result<Option<Epoch>> {
+        let mut visible = self.database.engine.progress().subscribe();
+        let after = self.follower.epoch();
+        let newer = visible.wait_for(|epoch| *epoch > after);
+        let stopped = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "ENGINE-0001",
+                "cannot follow changes: the engine has stopped",
+            )
+        };
+        let Some(end) = &mut self.end else {
+            return newer.await.map(|epoch| Some(*epoch)).map_err(|_| stopped());
+        };
+        tokio::select! {
+            newest = newer => newest.map(|epoch| Some(*epoch)).map_err(|_| stopped()),
+            end = end => {
+                self.until = end?;
+                self.end = None;
+                Ok(None)
+            }
+        }
+    }
+
+    fn labelled(&self, epoch: Epoch, changes: &Changes) -> Result<RecordBatch> {
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_value(epoch.0, changes.len()))];
+        columns.push(changes.weight_column());
+        columns.extend(changes.rows().columns().iter().cloned());
+        Changes::batch(self.schema.clone(), columns, changes.len())
+    }
+}
