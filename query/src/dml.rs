@@ -336,11 +336,9 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
         return crate::pgtext::parse_array(&texts, field.data_type());
     }
-    let via = match (array.data_type(), field.data_type()) {
+    let via = match field.data_type() {
         // Floats go to integers by rounding, not by cutting.
-        (DataType::Float64 | DataType::Float32, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
-            cast_with_options(array, &DataType::Decimal128(38, 0), &options)?
-        }
+        DataType::Int16 | DataType::Int32 | DataType::Int64 => crate::arithmetic::round_half_even(array),
         _ => array.clone(),
     };
     cast_with_options(&via, field.data_type(), &options).map_err(|error| {

@@ -7,6 +7,7 @@
 //! # Not here
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
+mod arithmetic;
 mod catalog;
 mod copy;
 mod database;
@@ -14,7 +15,9 @@ mod ddl;
 mod dml;
 mod error;
 mod explain;
+mod float_sum;
 mod functions;
+mod literal;
 mod lower;
 mod names;
 mod outcome;

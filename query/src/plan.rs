@@ -82,6 +82,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
         .build();
+    state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
 }
@@ -122,6 +123,7 @@ impl ReadView {
         let mut ast = ast.clone();
         crate::names::name_outputs(&mut ast);
         crate::names::expand_views(&mut ast, &self.catalog)?;
+        crate::literal::type_literals(&mut ast);
         check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;

@@ -1,7 +1,8 @@
 //! PostgreSQL's typing rules, as a rewrite of the plan before DataFusion coerces types.
 //!
 //! - sum(bigint) is NUMERIC. A rewrite, because sums of smaller integers are coerced to sums of BIGINT and stay that.
-//! - Casts of NUMERIC to integers round; DataFusion's cut.
+//! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
+//! - NUMERIC literals become floats by their digits, rounded once.
 //! - Text literals cast to BYTEA are read in its input form (`\x6162`).
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
@@ -40,7 +41,20 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match &expr {
-        Expr::Cast(Cast { expr: inner, field }) => rewrite_cast(&expr, inner, field.data_type(), schema),
+        Expr::Cast(Cast { expr: inner, field }) => match inner.as_ref() {
+            Expr::Literal(value, metadata) => match cast_literal(value, field.data_type())? {
+                Some(value) => Ok(Transformed::yes(Expr::Literal(value, metadata.clone()))),
+                None => Ok(Transformed::no(expr)),
+            },
+            _ => Ok(Transformed::no(expr)),
+        },
+        Expr::Negative(inner) => match inner.as_ref() {
+            Expr::Literal(ScalarValue::Int32(Some(value)), metadata) => {
+                let negated = ScalarValue::Int32(value.checked_neg());
+                Ok(Transformed::yes(Expr::Literal(negated, metadata.clone())))
+            }
+            _ => Ok(Transformed::no(expr)),
+        },
         Expr::AggregateFunction(call) if call.func.name() == "sum" => match call.params.args.as_slice() {
             [argument] if argument.get_type(schema)? == DataType::Int64 => {
                 let mut call = call.clone();
@@ -53,20 +67,26 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-fn rewrite_cast(expr: &Expr, inner: &Expr, to: &DataType, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    match (inner, to) {
-        (Expr::Literal(ScalarValue::Utf8(Some(text)), metadata), DataType::Binary) => {
-            let value = crate::pgtext::parse_scalar(Some(text), to, &crate::pgtext::TextStyle::default())
-                .map_err(crate::provider::outside)?;
-            Ok(Transformed::yes(Expr::Literal(value, metadata.clone())))
+/// The literal that a cast of a literal is; `None`: the cast is left to DataFusion.
+fn cast_literal(value: &ScalarValue, to: &DataType) -> Result<Option<ScalarValue>> {
+    match (value, to) {
+        (ScalarValue::Utf8(Some(text)), DataType::Binary) => {
+            let value = crate::pgtext::parse_scalar(Some(text), to, &crate::pgtext::TextStyle::default());
+            value.map(Some).map_err(crate::provider::outside)
         }
-        (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => match inner.get_type(schema) {
-            Ok(DataType::Decimal128(_, scale)) if scale > 0 => Ok(Transformed::yes(cast(
-                cast(inner.clone(), DataType::Decimal128(38, 0)),
-                to.clone(),
-            ))),
-            _ => Ok(Transformed::no(expr.clone())),
-        },
-        _ => Ok(Transformed::no(expr.clone())),
+        (ScalarValue::Int64(Some(value)), DataType::Int32) => {
+            Ok(i32::try_from(*value).ok().map(|value| ScalarValue::Int32(Some(value))))
+        }
+        (ScalarValue::Decimal128(Some(_), _, _), DataType::Float64) => Ok(value
+            .to_string()
+            .parse()
+            .ok()
+            .map(|value| ScalarValue::Float64(Some(value)))),
+        (ScalarValue::Decimal128(Some(_), _, _), DataType::Float32) => Ok(value
+            .to_string()
+            .parse()
+            .ok()
+            .map(|value| ScalarValue::Float32(Some(value)))),
+        _ => Ok(None),
     }
 }

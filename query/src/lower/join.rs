@@ -1,6 +1,6 @@
 //! Joins of every kind.
 
-use super::{Lowered, Lowering, column_expr, df_schema, not_supported, physical};
+use super::{Lowered, Lowering, QualifiedField, column_expr, df_schema, free_name, not_supported, physical};
 use crate::program::Condition;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use cenote_engine::plan::{Join as JoinNode, JoinKind, Node, Predicate};
@@ -45,13 +45,7 @@ impl Lowering {
         let (left, left_keys) = self.with_keys(left, &left_on)?;
         let (right, right_keys) = self.with_keys(right, &right_on)?;
         let (left_schema, right_schema) = (self.schema_of(left.node), self.schema_of(right.node));
-        let pair = df_schema(
-            left.schema
-                .iter()
-                .chain(right.schema.iter())
-                .map(|(qualifier, field)| (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true))))
-                .collect(),
-        )?;
+        let pair = pair_schema(&left.schema, &right.schema)?;
         let residual = match &join.filter {
             Some(filter) => Some(Arc::new(Condition(physical(filter, &pair)?)) as Arc<dyn Predicate>),
             None => None,
@@ -112,7 +106,7 @@ impl Lowering {
                 None => {
                     positions.push(exprs.len());
                     computed.push(exprs.len());
-                    let name = format!("key_{}", exprs.len() - width + 1);
+                    let name = free_name(&names, format!("key_{}", exprs.len() - width + 1));
                     names.push((None, Arc::new(Field::new(name, DataType::Null, true))));
                     exprs.push((*key).clone());
                 }
@@ -124,6 +118,20 @@ impl Lowering {
         let names: DFSchema = df_schema(names)?;
         Ok((self.project(input, &exprs, &names, &computed)?, positions))
     }
+}
+
+/// Columns of a pair of rows, all nullable. Computed keys, which both sides may have, get names of their own.
+fn pair_schema(left: &DFSchema, right: &DFSchema) -> Result<DFSchema> {
+    let mut fields: Vec<QualifiedField> = Vec::new();
+    for (qualifier, field) in left.iter().chain(right.iter()) {
+        let name = match qualifier {
+            None => free_name(&fields, field.name().clone()),
+            Some(_) => field.name().clone(),
+        };
+        let field = field.as_ref().clone().with_name(name).with_nullable(true);
+        fields.push((qualifier.cloned(), Arc::new(field)));
+    }
+    df_schema(fields)
 }
 
 fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
