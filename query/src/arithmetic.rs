@@ -4,12 +4,12 @@
 //! functions in their place, once types are coerced; so views, ad-hoc queries and constants folded by the optimiser
 //! have the same rules. NUMERIC is checked by DataFusion's own operators.
 //!
-//! Casts of numbers to whole numbers round here too, as coercion may have added some: floats half to even, NUMERIC
-//! half away from zero.
+//! Casts get PostgreSQL's rules ([`crate::casts`]) here too, as coercion may have added some.
 
+use crate::casts::converted;
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array};
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::config::ConfigOptions;
@@ -25,7 +25,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
-use datafusion::prelude::cast;
 use std::sync::Arc;
 
 /// The error of a result beyond its type's range.
@@ -37,23 +36,6 @@ pub(crate) fn out_of_range(text: &str) -> DataFusionError {
 fn division_by_zero() -> DataFusionError {
     let error = Error::new(ErrorKind::Invalid, "EVAL-0002", "division by zero").sqlstate("22012");
     crate::provider::outside(error)
-}
-
-/// Floats rounded to whole numbers, half to even; other arrays as they are.
-pub(crate) fn round_half_even(array: &ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Float64 => Arc::new(
-            array
-                .as_primitive::<Float64Type>()
-                .unary::<_, Float64Type>(f64::round_ties_even),
-        ),
-        DataType::Float32 => Arc::new(
-            array
-                .as_primitive::<Float32Type>()
-                .unary::<_, Float32Type>(f32::round_ties_even),
-        ),
-        _ => array.clone(),
-    }
 }
 
 /// Puts checked functions in the place of operators.
@@ -108,16 +90,16 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             _ => Ok(Transformed::no(Expr::Negative(inner))),
         },
-        Expr::Cast(Cast { expr: inner, field }) if field.data_type().is_integer() => {
-            let rounded = match inner.get_type(schema) {
-                Ok(DataType::Float32 | DataType::Float64) => Rounded::call(*inner),
-                Ok(DataType::Decimal128(_, scale)) if scale > 0 => cast(*inner, DataType::Decimal128(38, 0)),
-                _ => return Ok(Transformed::no(Expr::Cast(Cast { expr: inner, field }))),
-            };
-            Ok(Transformed::yes(Expr::Cast(Cast {
-                expr: Box::new(rounded),
-                field,
-            })))
+        Expr::Cast(Cast { expr: inner, field }) => {
+            let from = inner.get_type(schema);
+            let converted = from.ok().and_then(|from| converted(&inner, &from, field.data_type()));
+            Ok(match converted {
+                Some(converted) => Transformed::yes(Expr::Cast(Cast {
+                    expr: Box::new(converted),
+                    field,
+                })),
+                None => Transformed::no(Expr::Cast(Cast { expr: inner, field })),
+            })
         }
         other => Ok(Transformed::no(other)),
     }
@@ -228,43 +210,4 @@ impl Checked {
 fn doubles(value: &ColumnarValue, rows: usize) -> Result<Float64Array> {
     let array = arrow::compute::cast(&value.to_array(rows)?, &DataType::Float64)?;
     Ok(array.as_primitive::<Float64Type>().clone())
-}
-
-/// `round_half_even(float)`.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Rounded {
-    signature: Signature,
-}
-
-impl Rounded {
-    fn call(float: Expr) -> Expr {
-        let function = ScalarUDF::from(Rounded {
-            signature: Signature::any(1, Volatility::Immutable),
-        });
-        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![float]))
-    }
-}
-
-impl ScalarUDFImpl for Rounded {
-    fn name(&self) -> &str {
-        "round_half_even"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(arguments[0].clone())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(match &args.args[0] {
-            ColumnarValue::Array(array) => ColumnarValue::Array(round_half_even(array)),
-            ColumnarValue::Scalar(scalar) => {
-                let rounded = round_half_even(&scalar.to_array()?);
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&rounded, 0)?)
-            }
-        })
-    }
 }

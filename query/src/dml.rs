@@ -336,9 +336,11 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
         return crate::pgtext::parse_array(&texts, field.data_type());
     }
-    let via = match field.data_type() {
-        // Floats go to integers by rounding, not by cutting.
-        DataType::Int16 | DataType::Int32 | DataType::Int64 => crate::arithmetic::round_half_even(array),
+    let via = match (array.data_type(), field.data_type()) {
+        (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
+        (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
+            crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
+        }
         _ => array.clone(),
     };
     cast_with_options(&via, field.data_type(), &options).map_err(|error| {

@@ -8,6 +8,7 @@
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
 mod arithmetic;
+mod casts;
 mod catalog;
 mod copy;
 mod database;
@@ -15,7 +16,7 @@ mod ddl;
 mod dml;
 mod error;
 mod explain;
-mod float_sum;
+mod extremes;
 mod functions;
 mod literal;
 mod lower;
@@ -32,6 +33,7 @@ mod session;
 mod settings;
 mod show;
 mod source;
+mod sums;
 mod system;
 mod transaction;
 mod types;

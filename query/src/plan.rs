@@ -37,11 +37,10 @@ use std::sync::Arc;
 pub const DATABASE: &str = "cenote";
 
 /// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
-const NOT_FOR_VIEWS: [&str; 3] = [
-    "push_down_limit",
-    "single_distinct_aggregation_to_group_by",
-    "eliminate_group_by_constant",
-];
+const NOT_FOR_VIEWS: [&str; 2] = ["push_down_limit", "single_distinct_aggregation_to_group_by"];
+
+/// The optimiser rule that makes GROUP BY of constants a global aggregate, which has a row where there were none.
+const WRONG_FOR_ALL: &str = "eliminate_group_by_constant";
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -72,6 +71,8 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     parser.map_string_types_to_utf8view = false;
     parser.dialect = Dialect::PostgreSQL;
     parser.recursion_limit = 200;
+    // The planner's idea of which columns can be NULL differs between its logical and its physical plans.
+    options.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_limit(config.query_memory_bytes, 1.0)
         .build_arc()
@@ -81,19 +82,23 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
+        .with_optimizer_rules(rules_for_all())
         .build();
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
 }
 
+/// The optimiser rules of ad-hoc queries.
+fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
+    let rules = Optimizer::new().rules.into_iter();
+    rules.filter(|rule| rule.name() != WRONG_FOR_ALL).collect()
+}
+
 /// The optimiser rules that are right for inputs that change.
 fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
-    Optimizer::new()
-        .rules
-        .into_iter()
-        .filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name()))
-        .collect()
+    let rules = rules_for_all().into_iter();
+    rules.filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name())).collect()
 }
 
 impl ReadView {
@@ -124,6 +129,7 @@ impl ReadView {
         crate::names::name_outputs(&mut ast);
         crate::names::expand_views(&mut ast, &self.catalog)?;
         crate::literal::type_literals(&mut ast);
+        crate::casts::named::name_casts(&mut ast);
         check_references(&ast, self)?;
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
