@@ -393,9 +393,9 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         return crate::pgtext::parse_array(&texts, field.data_type());
     }
     let via = match (array.data_type(), field.data_type()) {
-        // Floats go to integers by rounding, not by cutting.
-        (DataType::Float64 | DataType::Float32, DataType::Int16 | DataType::Int32 | DataType::Int64) => {
-            cast_with_options(array, &DataType::Decimal128(38, 0), &options)?
+        (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
+        (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
+            crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
         }
         _ => array.clone(),
     };

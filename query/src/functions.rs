@@ -1,14 +1,15 @@
 //! Functions whose results differ between PostgreSQL and DataFusion.
 //!
-//! `sum` and `avg` compute as DataFusion does, on arguments cast so that results have PostgreSQL's types:
-//! sum(bigint) and avg of integers are NUMERIC, avg of REAL is DOUBLE PRECISION.
+//! `sum` and `avg` have PostgreSQL's result types: sum of BIGINT and avg of exact numbers are NUMERIC, sum of REAL is
+//! REAL, avg of REAL is DOUBLE PRECISION; they are computed by [`crate::sums`]. `min` and `max` are
+//! [`crate::extremes`].
 
+use crate::sums::{DistinctSum, ExactTotal, FloatTotal, GroupedSums, Sum, SumResult, Total};
+use crate::types::NUMERIC_DIGITS_MAX;
 use arrow::datatypes::{DataType, FieldRef};
 use cenote_statestore::Epoch;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
-use datafusion::functions_aggregate::average::Avg;
-use datafusion::functions_aggregate::sum::Sum;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, ReversedUDAF, ScalarUDF, Signature,
@@ -17,129 +18,151 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
-/// Fractional digits that an average of exact numbers is computed with, at least.
-const AVERAGE_DIGITS: i8 = 16;
+/// Fractional digits of an average of exact numbers, where its whole digits leave room.
+const AVERAGE_DIGITS: u8 = 16;
 
-/// Digits that DataFusion's average adds to its argument's scale.
-const AVERAGE_ADDS: i8 = 4;
+/// Whole digits that an average keeps room for at the expense of fractional digits, if its argument may have them.
+const AVERAGE_WHOLE_DIGITS: u8 = 26;
 
-macro_rules! postgres_aggregate {
-    ($name:ident, $inner:ty, $sql_name:literal, $coerce:ident, $doc:literal) => {
-        #[doc = $doc]
-        #[derive(Debug, PartialEq, Eq, Hash)]
-        struct $name {
-            inner: $inner,
-            signature: Signature,
-        }
+/// `sum` or `avg`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Summing {
+    mean: bool,
+    signature: Signature,
+    aliases: Vec<String>,
+}
 
-        impl AggregateUDFImpl for $name {
-            fn name(&self) -> &str {
-                $sql_name
-            }
-
+impl Summing {
+    fn function(mean: bool) -> AggregateUDF {
+        AggregateUDF::from(Summing {
+            mean,
+            signature: Signature::user_defined(Volatility::Immutable),
             // Every alias of the function replaced, so that none brings that one back.
-            fn aliases(&self) -> &[String] {
-                self.inner.aliases()
-            }
+            aliases: if mean { vec!["mean".into()] } else { Vec::new() },
+        })
+    }
 
-            fn signature(&self) -> &Signature {
-                &self.signature
-            }
-
-            fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-                match arguments {
-                    [argument] => Ok(vec![$coerce(argument)?]),
-                    _ => Err(DataFusionError::Plan(
-                        concat!($sql_name, " takes one argument").into(),
-                    )),
-                }
-            }
-
-            fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-                self.inner.return_type(arguments)
-            }
-
-            fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-                self.inner.accumulator(args)
-            }
-
-            fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-                self.inner.state_fields(args)
-            }
-
-            fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-                self.inner.groups_accumulator_supported(args)
-            }
-
-            fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-                self.inner.create_groups_accumulator(args)
-            }
-
-            fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-                self.inner.create_sliding_accumulator(args)
-            }
-
-            fn reverse_expr(&self) -> ReversedUDAF {
-                ReversedUDAF::Identical
-            }
+    fn result(&self, args: &AccumulatorArgs) -> SumResult {
+        let scale = match args.expr_fields.first().map(|field| field.data_type()) {
+            Some(DataType::Decimal128(_, scale)) => *scale,
+            _ => 0,
+        };
+        SumResult {
+            mean: self.mean,
+            scale,
+            data_type: args.return_type().clone(),
         }
-    };
+    }
+
+    fn one<T: Total>(&self, args: &AccumulatorArgs) -> Box<dyn Accumulator> {
+        if args.is_distinct {
+            Box::new(DistinctSum::<T>::new(self.result(args)))
+        } else {
+            Box::new(Sum::<T>::new(self.result(args)))
+        }
+    }
 }
 
-postgres_aggregate!(
-    PostgresSum,
-    Sum,
-    "sum",
-    sum_argument,
-    "SUM with PostgreSQL's result types."
-);
-postgres_aggregate!(
-    PostgresAvg,
-    Avg,
-    "avg",
-    avg_argument,
-    "AVG with PostgreSQL's result types."
-);
+impl AggregateUDFImpl for Summing {
+    fn name(&self) -> &str {
+        if self.mean { "avg" } else { "sum" }
+    }
 
-fn wrong_argument(name: &str, argument: &DataType) -> DataFusionError {
-    DataFusionError::Plan(format!(
-        "function {name}({}) does not exist",
-        crate::types::type_name(argument)
-    ))
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        match arguments {
+            [argument] => Ok(vec![summed_type(self.name(), argument)?]),
+            _ => Err(DataFusionError::Plan(format!("{} takes one argument", self.name()))),
+        }
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        let [argument] = arguments else {
+            return Err(DataFusionError::Plan(format!("{} takes one argument", self.name())));
+        };
+        Ok(if self.mean {
+            mean_type(argument)
+        } else {
+            sum_type(argument)
+        })
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(if args.return_type().is_floating() {
+            self.one::<FloatTotal>(&args)
+        } else {
+            self.one::<ExactTotal>(&args)
+        })
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(crate::sums::state_fields(args.name))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        let result = self.result(&args);
+        Ok(if args.return_type().is_floating() {
+            Box::new(GroupedSums::<FloatTotal>::new(result))
+        } else {
+            Box::new(GroupedSums::<ExactTotal>::new(result))
+        })
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
 }
 
-fn sum_argument(argument: &DataType) -> Result<DataType> {
+/// The type that an argument is summed in.
+fn summed_type(name: &str, argument: &DataType) -> Result<DataType> {
     Ok(match argument {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => DataType::Int64,
-        DataType::Int64 | DataType::UInt32 => DataType::Int64,
-        DataType::UInt64 => DataType::Decimal128(28, 0),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
-        DataType::Decimal128(_, _) | DataType::Decimal256(_, _) => argument.clone(),
-        DataType::Null => DataType::Int64,
-        other => return Err(wrong_argument("sum", other)),
+        DataType::Int8 | DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 | DataType::Null => DataType::Int64,
+        DataType::UInt64 => DataType::Decimal128(NUMERIC_DIGITS_MAX, 0),
+        DataType::Float16 => DataType::Float32,
+        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal128(_, _) => argument.clone(),
+        DataType::Float32 | DataType::Float64 => argument.clone(),
+        other => {
+            let other = crate::types::type_name(other);
+            return Err(DataFusionError::Plan(format!(
+                "function {name}({other}) does not exist"
+            )));
+        }
     })
 }
 
-fn avg_argument(argument: &DataType) -> Result<DataType> {
-    let scale = AVERAGE_DIGITS - AVERAGE_ADDS;
-    Ok(match argument {
-        DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::UInt8
-        | DataType::UInt16
-        | DataType::UInt32
-        | DataType::UInt64 => DataType::Decimal128(20 + scale as u8, scale),
-        DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
-        DataType::Decimal128(precision, own) => {
-            let whole = *precision as i8 - own;
-            let room = 38 - AVERAGE_ADDS - whole;
-            let scale = scale.min(room).max(*own);
-            DataType::Decimal128((whole + scale).min(38) as u8, scale)
+fn sum_type(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Int16 | DataType::Int32 => DataType::Int64,
+        DataType::Decimal128(_, scale) => DataType::Decimal128(NUMERIC_DIGITS_MAX, *scale),
+        DataType::Float32 | DataType::Float64 => argument.clone(),
+        _ => DataType::Decimal128(NUMERIC_DIGITS_MAX, 0),
+    }
+}
+
+fn mean_type(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Float32 | DataType::Float64 => DataType::Float64,
+        DataType::Decimal128(precision, scale) => {
+            let own = (*scale).max(0) as u8;
+            let whole = (precision - own).min(AVERAGE_WHOLE_DIGITS);
+            let digits = AVERAGE_DIGITS.min(NUMERIC_DIGITS_MAX - whole).max(own);
+            DataType::Decimal128(NUMERIC_DIGITS_MAX, digits as i8)
         }
-        other => return Err(wrong_argument("avg", other)),
-    })
+        _ => DataType::Decimal128(NUMERIC_DIGITS_MAX, AVERAGE_DIGITS as i8),
+    }
 }
 
 /// `cenote_epoch()`: the epoch that a statement reads.
@@ -158,14 +181,12 @@ pub(crate) fn cenote_epoch(epoch: Epoch) -> ScalarUDF {
 /// Replaces functions by their PostgreSQL variants.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     use datafusion::execution::FunctionRegistry;
-    let any = || Signature::user_defined(Volatility::Immutable);
-    state.register_udaf(Arc::new(AggregateUDF::from(PostgresSum {
-        inner: Sum::new(),
-        signature: any(),
-    })))?;
-    state.register_udaf(Arc::new(AggregateUDF::from(PostgresAvg {
-        inner: Avg::new(),
-        signature: any(),
-    })))?;
+    for function in [Summing::function(false), Summing::function(true)]
+        .into_iter()
+        .chain(crate::extremes::functions())
+    {
+        state.register_udaf(Arc::new(function))?;
+    }
+    state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
     Ok(())
 }

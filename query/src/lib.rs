@@ -7,6 +7,8 @@
 //! # Not here
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
+mod arithmetic;
+mod casts;
 mod catalog;
 mod copy;
 mod database;
@@ -14,7 +16,9 @@ mod ddl;
 mod dml;
 mod error;
 mod explain;
+mod extremes;
 mod functions;
+mod literal;
 mod lower;
 mod names;
 mod outcome;
@@ -31,6 +35,7 @@ mod session;
 mod settings;
 mod show;
 mod source;
+mod sums;
 mod system;
 mod transaction;
 mod types;

@@ -392,7 +392,18 @@ fn column_expr(schema: &DFSchema, index: usize) -> Expr {
     Expr::Column(datafusion::common::Column::from(schema.qualified_field(index)))
 }
 
-fn df_schema(fields: Vec<(Option<TableReference>, Arc<Field>)>) -> Result<DFSchema> {
+/// A column with its qualifier, as schemas of the planner hold it.
+type QualifiedField = (Option<TableReference>, Arc<Field>);
+
+/// The name, with underscores added until no column has it.
+fn free_name(taken: &[QualifiedField], mut name: String) -> String {
+    while taken.iter().any(|(_, field)| *field.name() == name) {
+        name.push('_');
+    }
+    name
+}
+
+fn df_schema(fields: Vec<QualifiedField>) -> Result<DFSchema> {
     DFSchema::new_with_metadata(fields, HashMap::new()).map_err(crate::error::from_datafusion)
 }
 

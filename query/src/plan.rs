@@ -44,11 +44,10 @@ pub const DATABASE: &str = "cenote";
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
 
 /// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
-const NOT_FOR_VIEWS: [&str; 3] = [
-    "push_down_limit",
-    "single_distinct_aggregation_to_group_by",
-    "eliminate_group_by_constant",
-];
+const NOT_FOR_VIEWS: [&str; 2] = ["push_down_limit", "single_distinct_aggregation_to_group_by"];
+
+/// The optimiser rule that makes GROUP BY of constants a global aggregate, which has a row where there were none.
+const WRONG_FOR_ALL: &str = "eliminate_group_by_constant";
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -85,11 +84,15 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     parser.dialect = Dialect::PostgreSQL;
     parser.recursion_limit = 200;
     parser.collect_spans = true;
+    // The planner's idea of which columns can be NULL differs between its logical and its physical plans.
+    options.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let mut state = SessionStateBuilder::new()
         .with_config(options)
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
+        .with_optimizer_rules(rules_for_all())
         .build();
+    state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
 }
@@ -102,13 +105,16 @@ fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
     Arc::new(own)
 }
 
+/// The optimiser rules of ad-hoc queries.
+fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
+    let rules = Optimizer::new().rules.into_iter();
+    rules.filter(|rule| rule.name() != WRONG_FOR_ALL).collect()
+}
+
 /// The optimiser rules that are right for inputs that change.
 fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
-    Optimizer::new()
-        .rules
-        .into_iter()
-        .filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name()))
-        .collect()
+    let rules = rules_for_all().into_iter();
+    rules.filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name())).collect()
 }
 
 impl ReadView {
@@ -147,6 +153,8 @@ impl ReadView {
         if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
+        crate::literal::type_literals(&mut ast);
+        crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Name of the zone that every TIMESTAMPTZ is kept in.
 pub const UTC: &str = "+00:00";
 
+/// Digits of the widest NUMERIC.
+pub const NUMERIC_DIGITS_MAX: u8 = 38;
+
 /// The Arrow type of TIMESTAMPTZ.
 pub fn timestamptz() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))

@@ -160,8 +160,9 @@ fn exact_argument<'a>(function: AggregateFunction, argument: &'a Expr, input: &D
     match argument {
         Expr::Cast(cast) if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg) => {
             let target = cast.field.data_type();
-            if matches!(target, DataType::Decimal128(_, _) | DataType::Int64) && is_integer_column(&cast.expr, input) {
-                return &cast.expr;
+            let inner = unalias(&cast.expr);
+            if matches!(target, DataType::Decimal128(_, _) | DataType::Int64) && is_integer_column(inner, input) {
+                return inner;
             }
             argument
         }
@@ -205,7 +206,7 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
     let argument = match params.args.as_slice() {
         [] => None,
         [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => None,
-        [argument] => Some(below.position(exact_argument(function, argument, input))),
+        [argument] => Some(below.position(exact_argument(function, unalias(argument), input))),
         _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
     };
     if !params.order_by.is_empty() && function != AggregateFunction::Count {

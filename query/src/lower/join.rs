@@ -1,11 +1,11 @@
 //! Joins of every kind.
 
-use super::{Lowered, Lowering, column_expr, df_schema, not_supported, physical};
+use super::{Lowered, Lowering, QualifiedField, column_expr, df_schema, free_name, not_supported, physical};
 use crate::program::Condition;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use cenote_engine::plan::{Join as JoinNode, JoinKind, Node, Predicate};
 use cenote_statestore::Result;
-use datafusion::common::{DFSchema, JoinType, NullEquality, TableReference};
+use datafusion::common::{DFSchema, JoinType, NullEquality};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan};
 use std::sync::Arc;
 
@@ -42,16 +42,10 @@ impl Lowering {
         (right, right_on): (Lowered, Vec<&Expr>),
     ) -> Result<Lowered> {
         let (left_width, right_width) = (left.schema.fields().len(), right.schema.fields().len());
-        let (left, left_keys) = self.with_keys(left, &left_on, "left side")?;
-        let (right, right_keys) = self.with_keys(right, &right_on, "right side")?;
+        let (left, left_keys) = self.with_keys(left, &left_on)?;
+        let (right, right_keys) = self.with_keys(right, &right_on)?;
         let (left_schema, right_schema) = (self.schema_of(left.node), self.schema_of(right.node));
-        let pair = df_schema(
-            left.schema
-                .iter()
-                .chain(right.schema.iter())
-                .map(|(qualifier, field)| (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true))))
-                .collect(),
-        )?;
+        let pair = pair_schema(&left.schema, &right.schema)?;
         let residual = match &join.filter {
             Some(filter) => Some(Arc::new(Condition(physical(filter, &pair)?)) as Arc<dyn Predicate>),
             None => None,
@@ -95,12 +89,9 @@ impl Lowering {
 
     /// Adds columns for keys that are computed, or are floats, which are compared by value and not by bits.
     ///
-    /// # Arguments
-    /// - `side`: qualifier of the added columns, which keeps them apart from those of the other side.
-    ///
     /// # Returns
     /// The input with the columns, and the positions of the keys.
-    fn with_keys(&mut self, input: Lowered, keys: &[&Expr], side: &str) -> Result<(Lowered, Vec<usize>)> {
+    fn with_keys(&mut self, input: Lowered, keys: &[&Expr]) -> Result<(Lowered, Vec<usize>)> {
         let width = input.schema.fields().len();
         let mut exprs: Vec<Expr> = (0..width).map(|column| column_expr(&input.schema, column)).collect();
         let mut names: Vec<_> = input
@@ -115,11 +106,8 @@ impl Lowering {
                 None => {
                     positions.push(exprs.len());
                     computed.push(exprs.len());
-                    let name = format!("key_{}", exprs.len() - width + 1);
-                    names.push((
-                        Some(TableReference::bare(side)),
-                        Arc::new(Field::new(name, DataType::Null, true)),
-                    ));
+                    let name = free_name(&names, format!("key_{}", exprs.len() - width + 1));
+                    names.push((None, Arc::new(Field::new(name, DataType::Null, true))));
                     exprs.push((*key).clone());
                 }
             }
@@ -130,6 +118,20 @@ impl Lowering {
         let names: DFSchema = df_schema(names)?;
         Ok((self.project(input, &exprs, &names, &computed)?, positions))
     }
+}
+
+/// Columns of a pair of rows, all nullable. Computed keys, which both sides may have, get names of their own.
+fn pair_schema(left: &DFSchema, right: &DFSchema) -> Result<DFSchema> {
+    let mut fields: Vec<QualifiedField> = Vec::new();
+    for (qualifier, field) in left.iter().chain(right.iter()) {
+        let name = match qualifier {
+            None => free_name(&fields, field.name().clone()),
+            Some(_) => field.name().clone(),
+        };
+        let field = field.as_ref().clone().with_name(name).with_nullable(true);
+        fields.push((qualifier.cloned(), Arc::new(field)));
+    }
+    df_schema(fields)
 }
 
 fn plain_column(expr: &Expr, schema: &DFSchema) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! ORDER BY with LIMIT, and ROW_NUMBER().
 
-use super::{Lowered, Lowering, column_expr, df_schema, not_supported};
+use super::{Lowered, Lowering, column_expr, df_schema, free_name, not_supported};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use cenote_engine::plan::{Node, TopN};
@@ -186,7 +186,7 @@ impl Lowering {
             positions.push(column.unwrap_or(exprs.len()));
             if column.is_none() {
                 computed.push(exprs.len());
-                let name = format!("order_{}", exprs.len() - width + 1);
+                let name = free_name(&names, format!("order_{}", exprs.len() - width + 1));
                 names.push((None, Arc::new(Field::new(name, DataType::Null, true))));
                 exprs.push((*expr).clone());
             }

@@ -1,0 +1,150 @@
+//! Casts with PostgreSQL's rules: how numbers are rounded.
+//!
+//! - Floats become whole numbers by rounding half to even; DataFusion cuts.
+//! - NUMERIC becomes a float by its digits, rounded once; DataFusion divides two rounded floats.
+//!
+//! # Parts
+//! [`named`]: names that tell casts apart.
+
+pub(crate) mod named;
+
+use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// The greatest power of ten that a float holds exactly.
+const EXACT_POWER_MAX: i8 = 22;
+
+/// Floats rounded to whole numbers, half to even; other arrays as they are.
+pub(crate) fn round_half_even(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Float64 => {
+            let floats = array.as_primitive::<Float64Type>();
+            Arc::new(floats.unary::<_, Float64Type>(f64::round_ties_even))
+        }
+        DataType::Float32 => {
+            let floats = array.as_primitive::<Float32Type>();
+            Arc::new(floats.unary::<_, Float32Type>(f32::round_ties_even))
+        }
+        _ => array.clone(),
+    }
+}
+
+/// NUMERIC as the nearest floats of a type.
+pub(crate) fn nearest_floats(numbers: &Decimal128Array, to: &DataType) -> ArrayRef {
+    let scale = numbers.scale();
+    let text = |value| Decimal128Type::format_decimal(value, numbers.precision(), scale);
+    if *to == DataType::Float32 {
+        let floats: Float32Array = numbers.unary(|value| text(value).parse().expect("digits are a number"));
+        return Arc::new(floats);
+    }
+    let power = 10f64.powi(scale as i32);
+    let floats: Float64Array = numbers.unary(|value| {
+        // A quotient of two exact floats is rounded once.
+        if value.unsigned_abs() < 1 << f64::MANTISSA_DIGITS && (0..=EXACT_POWER_MAX).contains(&scale) {
+            value as f64 / power
+        } else {
+            text(value).parse().expect("digits are a number")
+        }
+    });
+    Arc::new(floats)
+}
+
+/// A number as another type of number, where DataFusion's cast has other rules; `None`: it has not.
+pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
+    let function = match (from, to) {
+        (DataType::Float32 | DataType::Float64, to) if to.is_integer() => Conversion::new("round_half_even", from),
+        (DataType::Decimal128(_, _), DataType::Float32) => Conversion::new("to_real", to),
+        (DataType::Decimal128(_, _), DataType::Float64) => Conversion::new("to_double", to),
+        (DataType::Decimal128(_, scale), to) if to.is_integer() && *scale > 0 => {
+            return Some(datafusion::prelude::cast(expr.clone(), DataType::Decimal128(38, 0)));
+        }
+        _ => return None,
+    };
+    let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![expr.clone()]);
+    Some(Expr::ScalarFunction(call))
+}
+
+/// Rounds floats to whole numbers, or makes NUMERIC a float.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Conversion {
+    name: &'static str,
+    to: DataType,
+    signature: Signature,
+}
+
+impl Conversion {
+    fn new(name: &'static str, to: &DataType) -> Conversion {
+        Conversion {
+            name,
+            to: to.clone(),
+            signature: Signature::any(1, Volatility::Immutable),
+        }
+    }
+
+    fn convert(&self, array: &ArrayRef) -> ArrayRef {
+        match array.data_type() {
+            DataType::Decimal128(_, _) => nearest_floats(array.as_primitive(), &self.to),
+            _ => round_half_even(array),
+        }
+    }
+}
+
+impl ScalarUDFImpl for Conversion {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(match &args.args[0] {
+            ColumnarValue::Array(array) => ColumnarValue::Array(self.convert(array)),
+            ColumnarValue::Scalar(scalar) => {
+                let converted = self.convert(&scalar.to_array()?);
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&converted, 0)?)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numerics_become_the_nearest_floats() {
+        let numbers = |value: i128, scale| {
+            Decimal128Array::from(vec![value])
+                .with_precision_and_scale(38, scale)
+                .unwrap()
+        };
+        let nearest = |value, scale| {
+            nearest_floats(&numbers(value, scale), &DataType::Float64)
+                .as_primitive::<Float64Type>()
+                .value(0)
+        };
+        assert_eq!(nearest(-9191993606146689, 10), -919199.3606146689);
+        assert_eq!(nearest(1, 1), 0.1);
+        assert_eq!(nearest(i128::from(u64::MAX), 5), 184_467_440_737_095.53);
+    }
+
+    #[test]
+    fn floats_round_half_to_even() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 1.5, 2.5, -2.5]));
+        let rounded = round_half_even(&floats);
+        assert_eq!(rounded.as_primitive::<Float64Type>().values(), &[0.0, 2.0, 2.0, -2.0]);
+    }
+}

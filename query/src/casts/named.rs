@@ -1,0 +1,135 @@
+//! Casts that show in names.
+//!
+//! DataFusion leaves casts out of the names of expressions, so `a` and `a::int` in one GROUP BY, or `avg(a)` and
+//! `avg(a::int)` in one SELECT, are one name for two values. Casts are planned as a function, whose calls have names
+//! of their own, and become casts again when names have been given.
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Statement, Value, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const NAME: &str = "cenote_cast";
+
+/// Puts calls in the place of a statement's casts; casts of constants, whose names never meet, are left.
+pub(crate) fn name_casts(statement: &mut Statement) {
+    let _ = statement.visit(&mut Namer);
+}
+
+struct Namer;
+
+impl VisitorMut for Namer {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+        if let Ast::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr: value,
+            data_type,
+            array: false,
+            format: None,
+        } = expr
+            && !is_constant(value)
+        {
+            let null = Ast::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Ast::Value(Value::Null.into())),
+                data_type: data_type.clone(),
+                array: false,
+                format: None,
+            };
+            *expr = call(vec![value.as_ref().clone(), null]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_constant(expr: &Ast) -> bool {
+    match expr {
+        Ast::Value(_) => true,
+        Ast::Cast { expr, .. } | Ast::UnaryOp { expr, .. } | Ast::Nested(expr) => is_constant(expr),
+        _ => false,
+    }
+}
+
+fn call(arguments: Vec<Ast>) -> Ast {
+    let arguments = arguments
+        .into_iter()
+        .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
+    Ast::Function(Function {
+        name: ObjectName::from(vec![Ident::new(NAME)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// `cenote_cast(value, NULL::type)`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NamedCast {
+    signature: Signature,
+}
+
+impl NamedCast {
+    /// The function.
+    pub(crate) fn function() -> ScalarUDF {
+        ScalarUDF::from(NamedCast {
+            signature: Signature::any(2, Volatility::Immutable),
+        })
+    }
+
+    /// The cast that a call stands for; `None`: it is no such call.
+    pub(crate) fn cast_of(call: &ScalarFunction) -> Option<Expr> {
+        match call.args.as_slice() {
+            [value, Expr::Cast(of_null)] if call.name() == NAME => Some(Expr::Cast(Cast::new_from_field(
+                Box::new(value.clone()),
+                of_null.field.clone(),
+            ))),
+            _ => None,
+        }
+    }
+}
+
+impl ScalarUDFImpl for NamedCast {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let shown = args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>();
+        Ok(format!("{NAME}({})", shown.join(", ")))
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        Ok(arguments[1].clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let (value, to) = (&args.arg_fields[0], &args.arg_fields[1]);
+        Ok(Arc::new(Field::new(NAME, to.data_type().clone(), value.is_nullable())))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        args.args[0].cast_to(args.return_type(), None)
+    }
+}

@@ -1,0 +1,212 @@
+//! Number literals with PostgreSQL's types, as a rewrite of the parsed statement.
+//!
+//! A whole number is INTEGER if it fits, else BIGINT, else NUMERIC; DataFusion's parser knows no INTEGER literals.
+//! A number that NUMERIC cannot hold here, such as `1e300`, is DOUBLE PRECISION. The rewrite comes before planning,
+//! so that everything the planner derives (columns of VALUES, branches of CASE) has the right type from the start.
+//!
+//! # Left as they are
+//! Positions in ORDER BY and GROUP BY, the counts of LIMIT and of window frames, arguments of table functions, and
+//! the whole numbers of INSERT's VALUES, which take their columns' types.
+
+use crate::types::NUMERIC_DIGITS_MAX;
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause, NamedWindowExpr, OrderByKind,
+    Query, Select, SetExpr, Statement, TableFactor, Value, VisitMut, VisitorMut, WindowFrame, WindowFrameBound,
+    WindowSpec, WindowType,
+};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// Gives the number literals of a statement their types.
+pub(crate) fn type_literals(statement: &mut Statement) {
+    let mut literals = Literals {
+        whole: true,
+        ..Literals::default()
+    };
+    if let Statement::Insert(insert) = statement
+        && let Some(source) = &mut insert.source
+        && matches!(*source.body, SetExpr::Values(_))
+    {
+        literals.whole = false;
+    }
+    let _ = statement.visit(&mut literals);
+}
+
+#[derive(Default)]
+struct Literals {
+    /// Whole numbers get a type too.
+    whole: bool,
+    /// Addresses of expressions whose value is a position or a count.
+    counts: HashSet<*const Expr>,
+    /// How many table functions the visitor is in.
+    table_functions: usize,
+}
+
+impl Literals {
+    fn leave(&mut self, expr: &Expr) {
+        self.counts.insert(expr);
+    }
+
+    fn leave_bound(&mut self, bound: &WindowFrameBound) {
+        if let WindowFrameBound::Preceding(Some(count)) | WindowFrameBound::Following(Some(count)) = bound {
+            self.leave(count);
+        }
+    }
+
+    fn leave_frame(&mut self, window: &WindowSpec) {
+        if let Some(WindowFrame {
+            start_bound, end_bound, ..
+        }) = &window.window_frame
+        {
+            self.leave_bound(start_bound);
+            end_bound.iter().for_each(|bound| self.leave_bound(bound));
+        }
+    }
+}
+
+impl VisitorMut for Literals {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(order_by) = &query.order_by
+            && let OrderByKind::Expressions(items) = &order_by.kind
+        {
+            items.iter().for_each(|item| self.leave(&item.expr));
+        }
+        match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                limit.iter().for_each(|limit| self.leave(limit));
+                offset.iter().for_each(|offset| self.leave(&offset.value));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+                self.leave(offset);
+                self.leave(limit);
+            }
+            None => {}
+        }
+        if let Some(Fetch {
+            quantity: Some(count), ..
+        }) = &query.fetch
+        {
+            self.leave(count);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        if let GroupByExpr::Expressions(items, _) = &select.group_by {
+            items.iter().for_each(|item| self.leave(item));
+        }
+        for window in &select.named_window {
+            if let NamedWindowExpr::WindowSpec(window) = &window.1 {
+                self.leave_frame(window);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.table_functions += is_function(factor) as usize;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.table_functions -= is_function(factor) as usize;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) => {
+                if let Some(WindowType::WindowSpec(window)) = &function.over {
+                    self.leave_frame(window);
+                }
+            }
+            Expr::Interval(Interval { value, .. }) => self.leave(value),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.table_functions == 0
+            && !self.counts.contains(&(expr as *const Expr))
+            && let Expr::Value(value) = expr
+            && let Value::Number(text, _) = &value.value
+            && let Some(data_type) = own_type(text).filter(|found| self.whole || *found != DataType::Int4(None))
+        {
+            // A cast of a text keeps every digit; DataFusion reads whole numbers itself.
+            let mut literal = value.clone();
+            if data_type != DataType::Int4(None) {
+                literal.value = Value::SingleQuotedString(text.clone());
+            }
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Value(literal)),
+                data_type,
+                array: false,
+                format: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_function(factor: &TableFactor) -> bool {
+    matches!(
+        factor,
+        TableFactor::Table { args: Some(_), .. } | TableFactor::Function { .. } | TableFactor::TableFunction { .. }
+    )
+}
+
+/// The type that a number literal must be told to have; `None`: the planner's own choice is PostgreSQL's.
+fn own_type(text: &str) -> Option<DataType> {
+    let max = NUMERIC_DIGITS_MAX as i64;
+    if text.parse::<i64>().is_ok() {
+        return text.parse::<i32>().is_ok().then_some(DataType::Int4(None));
+    }
+    let (digits, scale) = decimal_size(text)?;
+    if digits > max || scale > max {
+        return Some(DataType::DoublePrecision);
+    }
+    let whole = text.bytes().all(|byte| byte.is_ascii_digit());
+    whole.then_some(DataType::Numeric(ExactNumberInfo::PrecisionAndScale(digits as u64, 0)))
+}
+
+/// Digits that a decimal number needs, and how many of them stand after the point.
+fn decimal_size(text: &str) -> Option<(i64, i64)> {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let written = whole.trim_start_matches('0').len() + fraction.len();
+    let scale = fraction.len() as i64 - exponent;
+    Some(((written as i64 - scale.min(0)).max(scale), scale.max(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_have_the_types_that_postgresql_gives_them() {
+        let integer = Some(DataType::Int4(None));
+        let numeric = |digits| Some(DataType::Numeric(ExactNumberInfo::PrecisionAndScale(digits, 0)));
+        assert_eq!(own_type("2147483647"), integer);
+        assert_eq!(own_type("2147483648"), None);
+        assert_eq!(own_type("9223372036854775808"), numeric(19));
+        assert_eq!(own_type("1.5"), None);
+        assert_eq!(own_type("1e300"), Some(DataType::DoublePrecision));
+        assert_eq!(own_type("5e-324"), Some(DataType::DoublePrecision));
+    }
+
+    #[test]
+    fn sizes_count_the_zeros_of_exponents() {
+        assert_eq!(decimal_size("1.50"), Some((3, 2)));
+        assert_eq!(decimal_size("0.001"), Some((3, 3)));
+        assert_eq!(decimal_size("1e5"), Some((6, 0)));
+        assert_eq!(decimal_size("25e-1"), Some((2, 1)));
+        assert_eq!(decimal_size("1e-4"), Some((4, 4)));
+    }
+}
