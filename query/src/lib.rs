@@ -33,6 +33,7 @@ mod source;
 mod system;
 mod transaction;
 mod types;
+mod values;
 
 pub use database::*;
 pub use outcome::*;
