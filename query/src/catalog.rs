@@ -361,8 +361,8 @@ impl TableDefinition {
 
 /// The Arrow type of a declared type's text.
 pub fn parse_type(text: &str) -> Result<DataType> {
-    use datafusion::sql::sqlparser::{dialect::PostgreSqlDialect, parser::Parser};
-    let parsed = Parser::new(&PostgreSqlDialect {})
+    use datafusion::sql::sqlparser::parser::Parser;
+    let parsed = Parser::new(&crate::parse::Postgres)
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_data_type())
         .map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))?;

@@ -101,8 +101,8 @@ impl Database {
             if let Some(sql) = &column.default {
                 let schema = datafusion::common::DFSchema::empty();
                 self.planner()
-                    .create_logical_expr(sql, &schema)
-                    .map_err(from_datafusion)?;
+                    .create_logical_expr_from_sql_expr(crate::parse::parse_expression(sql)?, &schema)
+                    .map_err(|error| from_datafusion(error).unplaced())?;
             }
         }
         Ok(())

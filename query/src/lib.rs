@@ -39,6 +39,7 @@ mod sums;
 mod system;
 mod transaction;
 mod types;
+mod values;
 
 pub use database::*;
 pub use outcome::*;

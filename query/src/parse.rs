@@ -8,12 +8,14 @@
 //! Meaning: names, types and plans (`plan`, `ddl`, `dml`).
 
 mod depth;
+mod dialect;
 mod lines;
+
+pub(crate) use dialect::Postgres;
 
 use crate::past::{self, Clause};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement as Ast};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::ast::{ExprWithAlias, ObjectName, Statement as Ast};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -91,10 +93,7 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
             .fact("limit", format!("{STATEMENT_BYTES_MAX} bytes")));
     }
     let lines = Lines::new(sql);
-    let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, sql)
-        .tokenize_with_location()
-        .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))?;
+    let tokens = tokenize(sql, &lines)?;
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
         let mut solid = part.iter().filter(|token| !is_blank(&token.token));
@@ -110,6 +109,33 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
         });
     }
     Ok(statements)
+}
+
+fn tokenize(sql: &str, lines: &Lines<'_>) -> Result<Vec<TokenWithSpan>> {
+    Tokenizer::new(&Postgres, sql)
+        .tokenize_with_location()
+        .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))
+}
+
+/// Parses one expression: a condition, a default.
+///
+/// # Errors
+/// As [`parse_script`].
+pub(crate) fn parse_expression(sql: &str) -> Result<ExprWithAlias> {
+    let lines = Lines::new(sql);
+    let tokens = lines.place_from(1, &tokenize(sql, &lines)?);
+    check_depth(&tokens)?;
+    let mut parser = parser(tokens);
+    let expr = parser.parse_expr().map_err(|error| parse_error(sql, &parser, error))?;
+    check_end(sql, &parser)?;
+    Ok(ExprWithAlias { expr, alias: None })
+}
+
+fn check_depth(tokens: &[TokenWithSpan]) -> Result<()> {
+    match depth::too_deep(tokens) {
+        None => Ok(()),
+        Some(token) => Err(too_deep(depth::LEVELS_MAX).position(token.span.start.column as usize)),
+    }
 }
 
 fn is_blank(token: &Token) -> bool {
@@ -140,9 +166,7 @@ fn parse_one(
 
 /// Parses a statement whose tokens are placed by the characters of `text`.
 fn parse_text(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
-    if let Some(token) = depth::too_deep(tokens) {
-        return Err(too_deep(depth::LEVELS_MAX).position(token.span.start.column as usize));
-    }
+    check_depth(tokens)?;
     let words: Vec<&TokenWithSpan> = tokens.iter().filter(|token| !is_blank(&token.token)).collect();
     parse_words(text, tokens, &words)
 }
@@ -273,8 +297,7 @@ fn is_word(token: &Token, word: &str) -> bool {
 }
 
 fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
-    static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Parser::new(&DIALECT)
+    Parser::new(&Postgres)
         .with_recursion_limit(DEPTH_MAX)
         .with_tokens_with_locations(tokens)
 }
@@ -284,13 +307,16 @@ fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
     let ast = parser
         .parse_statement()
         .map_err(|error| parse_error(text, &parser, error))?;
+    check_end(text, &parser)?;
+    Ok(ast)
+}
+
+fn check_end(text: &str, parser: &Parser<'_>) -> Result<()> {
     match parser.peek_token().token {
-        Token::EOF => Ok(ast),
+        Token::EOF => Ok(()),
         _ => {
-            let error = parser
-                .expected::<()>("end of statement", parser.peek_token())
-                .unwrap_err();
-            Err(parse_error(text, &parser, error))
+            let error = parser.expected::<()>("end of statement", parser.peek_token());
+            error.map_err(|error| parse_error(text, parser, error))
         }
     }
 }
@@ -306,7 +332,8 @@ fn parse_subscribe(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
         parser.next_token();
         parser.expect_keyword(Keyword::TO)?;
         let name = parser.parse_object_name(false)?;
-        let mut snapshot = true;
+        // Whoever names an epoch has the contents up to it.
+        let mut snapshot = from.is_none();
         if parser.parse_keyword(Keyword::WITH) {
             for option in parser.parse_options_after_with()? {
                 match (option.0.as_str(), option.1.as_str()) {

@@ -157,6 +157,7 @@ impl ReadView {
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        let plan = crate::values::with_subqueries(plan).map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }
 
@@ -306,10 +307,9 @@ impl ReadView {
             .filter_map(|column| column.default.as_ref().map(|sql| (column, sql)));
         with_default
             .map(|(column, sql)| {
-                Ok((
-                    column.name.clone(),
-                    planner.create_logical_expr(sql, &DFSchema::empty())?,
-                ))
+                let parsed = crate::parse::parse_expression(sql).map_err(crate::provider::outside)?;
+                let expr = planner.create_logical_expr_from_sql_expr(parsed, &DFSchema::empty())?;
+                Ok((column.name.clone(), expr))
             })
             .collect()
     }

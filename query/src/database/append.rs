@@ -112,7 +112,11 @@ impl Database {
             return Ok(new_null_array(field.data_type(), rows));
         };
         let empty = DFSchema::empty();
-        let expr = self.planner.create_logical_expr(sql, &empty).map_err(from_datafusion)?;
+        let parsed = crate::parse::parse_expression(sql)?;
+        let expr = self
+            .planner
+            .create_logical_expr_from_sql_expr(parsed, &empty)
+            .map_err(from_datafusion)?;
         let expr = datafusion::prelude::cast(expr, field.data_type().clone());
         let mut props = ExecutionProps::new();
         props.query_execution_start_time = Some(chrono::Utc::now());

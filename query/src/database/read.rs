@@ -4,6 +4,7 @@ use super::{Database, LookupRows, Metric, Readable, ReadableKind, ScanCursor, Sc
 use crate::catalog::{Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
 use crate::outcome::BatchStream;
+use crate::parse::parse_expression;
 use crate::pgtext::parse_array;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -330,7 +331,7 @@ impl Database {
         let schema = DFSchema::try_from(columns.as_ref().clone()).map_err(from_datafusion)?;
         let expr = self
             .planner
-            .create_logical_expr(sql, &schema)
+            .create_logical_expr_from_sql_expr(parse_expression(sql)?, &schema)
             .map_err(from_datafusion)?;
         let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
             .with_schema(Arc::new(schema.clone()))

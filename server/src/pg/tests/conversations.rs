@@ -153,18 +153,20 @@ async fn many_rows_arrive_whole() {
 }
 
 #[tokio::test]
-async fn a_subscription_streams_its_rows_as_they_come() {
+async fn a_subscription_is_a_result_set_per_epoch_as_it_comes() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    let (rows, receiver) = tokio::sync::mpsc::channel(1);
+    let (epochs, receiver) = tokio::sync::mpsc::channel(1);
     *server.stage.subscription.lock() = Some(receiver);
     client.send(&message(b'Q', b"subscribe\0")).await;
-    for value in [1, 2, 3] {
-        rows.send(value).await.unwrap();
-        assert!(words(&client.until(b'D').await).ends_with(&format!("D({value})")));
+    for epoch in [1, 2, 3] {
+        epochs.send(epoch).await.unwrap();
+        // The empty result behind each makes psql show it at once.
+        let wanted = format!("T D({epoch}) C(SUBSCRIBE) I");
+        assert_eq!(words(&client.until(b'I').await), wanted);
     }
-    drop(rows);
-    assert_eq!(words(&client.until_ready().await), "C(SUBSCRIBE) Z(I)");
+    drop(epochs);
+    assert_eq!(words(&client.until_ready().await), "T C(SUBSCRIBE) Z(I)");
 }
 
 fn copy_data(text: &str) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use super::super::session::Statement;
 use cenote_query::{CopyIn, Description, Outcome, Rows, TransactionStatus};
 use cenote_statestore::{Error, ErrorKind, Result};
-use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
@@ -22,7 +22,7 @@ pub struct Stage {
     /// A statement waits, or stopped waiting.
     pub moved: Notify,
     /// Rows of the next `subscribe`.
-    pub subscription: Mutex<Option<mpsc::Receiver<i64>>>,
+    pub subscription: Mutex<Option<mpsc::Receiver<u64>>>,
     /// Transactions that fail when they commit.
     pub commit_failures: AtomicU64,
 }
@@ -98,6 +98,10 @@ fn long_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]))
 }
 
+fn epoch_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("epoch", DataType::UInt64, false)]))
+}
+
 impl Session {
     pub fn new(stage: Arc<Stage>) -> Session {
         Session {
@@ -123,7 +127,8 @@ impl Session {
     pub fn describe(&mut self, sql: &str) -> Result<Description> {
         let columns = match sql.split(' ').next().unwrap_or_default() {
             "select" | "late" | "changed" => Some(integers("?column?", vec![]).0),
-            "rows" | "subscribe" => Some(long_schema()),
+            "rows" => Some(long_schema()),
+            "subscribe" => Some(epoch_schema()),
             "echo" => Some(long_schema()),
             "fail" => return Err(failure()),
             _ => None,
@@ -284,14 +289,14 @@ fn subscription(stage: Arc<Stage>) -> Outcome {
     let watch = Watch(stage, "subscribe dropped");
     let batches = futures::stream::unfold((receiver, watch), |(mut receiver, watch)| async move {
         let value = receiver.recv().await?;
-        let array: ArrayRef = Arc::new(Int64Array::from(vec![value]));
+        let array: ArrayRef = Arc::new(UInt64Array::from(vec![value]));
         Some((
-            Ok(RecordBatch::try_new(long_schema(), vec![array]).unwrap()),
+            Ok(RecordBatch::try_new(epoch_schema(), vec![array]).unwrap()),
             (receiver, watch),
         ))
     });
     Outcome::Rows(Rows {
-        schema: long_schema(),
+        schema: epoch_schema(),
         batches: batches.boxed(),
         epoch: None,
         verb: "SUBSCRIBE",
