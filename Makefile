@@ -16,9 +16,8 @@ build:             ## the binary
 
 test: unit e2e cases   ## every test that passes today; `make oracle` is beside it until its last differences are gone
 
-# The tests of the other crates have not been seen to pass yet.
 unit:              ## tests in Rust
-	cargo test --release -p cenote-statestore -p cenote-engine -p cenote-tests $(ARGS)
+	cargo test --release --workspace $(ARGS)
 
 e2e: build         ## tests with real clients, and the oracle's tests of itself
 	cd tests && "$(PYTHON)" -m pytest e2e $(ARGS)

@@ -4,11 +4,13 @@ use crate::catalog::Object;
 use crate::plan::ReadView;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
+use cenote_engine::port::OptionSpec;
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// All system tables.
-pub(crate) const TABLES: [&str; 10] = [
+pub(crate) const TABLES: [&str; 11] = [
+    "connector_options",
     "errors",
     "epochs",
     "functions",
@@ -80,6 +82,7 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
         "epochs" => epochs(view),
         "settings" => settings(view),
         "functions" => functions(view),
+        "connector_options" => connector_options(view),
         _ => Ok(None),
     }
 }
@@ -167,6 +170,23 @@ fn sources(view: &ReadView) -> Result<Option<RecordBatch>> {
                 .map(|s| s.failure().map(|error| error.message().to_string()))
                 .collect(),
         )
+        .finish()
+}
+
+/// Every option of `WITH (...)`, as the connectors of this build declare them.
+fn connector_options(view: &ReadView) -> Result<Option<RecordBatch>> {
+    let connectors = view.database.config().connectors.iter();
+    let options: Vec<(&str, &OptionSpec)> = connectors
+        .flat_map(|connector| connector.options().iter().map(|option| (connector.name(), option)))
+        .collect();
+    let texts = |of: fn(&OptionSpec) -> String| options.iter().map(|(_, option)| Some(of(option))).collect();
+    let names = options.iter().map(|(connector, _)| Some(connector.to_string()));
+    Columns::default()
+        .text("connector", names.collect())
+        .text("option", texts(|option| option.name.to_string()))
+        .text("required", texts(|option| if option.required { "yes" } else { "no" }.to_string()))
+        .text("values", texts(|option| option.values.join(", ")))
+        .text("description", texts(|option| option.help.to_string()))
         .finish()
 }
 
