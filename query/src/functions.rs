@@ -22,7 +22,7 @@ use std::sync::Arc;
 const AVERAGE_DIGITS: u8 = 16;
 
 /// Whole digits that an average keeps room for at the expense of fractional digits, if its argument may have them.
-const AVERAGE_WHOLE_DIGITS: u8 = 26;
+const AVERAGE_WHOLE_DIGITS: u8 = 28;
 
 /// `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]

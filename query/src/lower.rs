@@ -11,6 +11,7 @@
 
 mod aggregate;
 mod join;
+mod not_in;
 mod order;
 
 use crate::program::{Program, Projection, Step, column_of};

@@ -139,6 +139,14 @@ impl Lowering {
 
     pub(super) fn lower_distinct(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> Result<Lowered> {
         let input = self.lower(input)?;
+        self.different_rows(plan, input)
+    }
+
+    /// Each different row once.
+    ///
+    /// # Arguments
+    /// - `plan`: what the node's state is named after.
+    pub(super) fn different_rows(&mut self, plan: &LogicalPlan, input: Lowered) -> Result<Lowered> {
         let count = input.schema.fields().len();
         let exprs: Vec<Expr> = (0..count).map(|column| column_expr(&input.schema, column)).collect();
         let (names, keys): (DFSchema, Vec<usize>) = (input.schema.as_ref().clone(), (0..count).collect());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 impl Lowering {
     pub(super) fn lower_join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Lowered> {
         if join.null_aware {
-            return Err(not_supported("NOT IN with a subquery"));
+            return self.lower_not_in(plan, join);
         }
         let (kind, swapped) = match join.join_type {
             JoinType::Inner => (JoinKind::Inner, false),
@@ -33,7 +33,7 @@ impl Lowering {
         self.join_node(plan, join, kind, (left, left_on), (right, right_on))
     }
 
-    fn join_node(
+    pub(super) fn join_node(
         &mut self,
         plan: &LogicalPlan,
         join: &Join,
