@@ -7,6 +7,7 @@
 //! # Not here
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
+mod arithmetic;
 mod catalog;
 mod copy;
 mod database;
