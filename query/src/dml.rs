@@ -52,6 +52,10 @@ pub(crate) async fn insert(
     let on_conflict = conflict_rule(insert.on.as_ref())?;
     let mut plain = insert.clone();
     plain.on = None;
+    let view = ReadView {
+        inserts_into: Some(table.definition.id),
+        ..view.clone()
+    };
     let state = view.state();
     if plain.columns.is_empty()
         && let Some(source) = &plain.source
@@ -367,7 +371,7 @@ pub(crate) fn conform(rows: RecordBatch, columns: &SchemaRef) -> Result<RecordBa
     Changes::batch(nullable(columns), arrays.collect::<Result<Vec<_>>>()?, rows.num_rows())
 }
 
-fn nullable(columns: &SchemaRef) -> SchemaRef {
+pub(crate) fn nullable(columns: &SchemaRef) -> SchemaRef {
     let fields: Vec<Field> = columns
         .fields()
         .iter()

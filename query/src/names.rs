@@ -8,8 +8,8 @@ use crate::catalog::{Catalog, Object, ViewDefinition};
 use crate::past::epoch_at;
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ObjectNamePart, Query, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef,
-    TableFactor, Value, VisitMut, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -36,23 +36,97 @@ impl VisitorMut for Namer {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        name_set(&mut query.body);
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            with.cte_tables.iter_mut().for_each(name_recursive);
+        }
+        let ordered_by = columns_of_order(query);
+        let hidden = name_set(&mut query.body, &ordered_by);
+        order_by_position(query, &hidden);
         ControlFlow::Continue(())
     }
 }
 
-fn name_set(body: &mut SetExpr) {
-    match body {
-        SetExpr::Select(select) => name_items(&mut select.projection),
-        SetExpr::SetOperation { left, right, .. } => {
-            name_set(left);
-            name_set(right);
+/// The columns that an ORDER BY names with their table.
+fn columns_of_order(query: &Query) -> HashSet<String> {
+    struct Columns(HashSet<String>);
+    impl Visitor for Columns {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(parts) = expr {
+                self.0.extend(parts.last().map(folded));
+            }
+            ControlFlow::Continue(())
         }
-        _ => {}
+    }
+    let mut columns = Columns(HashSet::new());
+    let _ = query.order_by.visit(&mut columns);
+    columns.0
+}
+
+/// An ORDER BY of an output column whose name is hidden goes by its position.
+fn order_by_position(query: &mut Query, hidden: &HashMap<String, usize>) {
+    let Some(OrderByKind::Expressions(orders)) = query.order_by.as_mut().map(|order| &mut order.kind) else {
+        return;
+    };
+    for order in orders {
+        if let Expr::Identifier(ident) = &order.expr
+            && let Some(position) = hidden.get(&folded(ident))
+        {
+            order.expr = Expr::Value(Value::Number(position.to_string(), false).with_empty_span());
+        }
     }
 }
 
-fn name_items(items: &mut [SelectItem]) {
+/// Gives the columns of a recursive table the names of its column list, which the planner knows outside of the table
+/// only and not in its recursive term.
+fn name_recursive(table: &mut Cte) {
+    let columns = &table.alias.columns;
+    let Some(items) = first_items(&mut table.query.body).filter(|items| items.len() == columns.len()) else {
+        return;
+    };
+    let names = items.iter_mut().zip(columns);
+    for (item, column) in names {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = &*item else {
+            return;
+        };
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: column.name.clone(),
+        };
+    }
+    table.alias.columns.clear();
+}
+
+/// The select list that names the columns of a set operation.
+fn first_items(body: &mut SetExpr) -> Option<&mut Vec<SelectItem>> {
+    match body {
+        SetExpr::Select(select) => Some(&mut select.projection),
+        SetExpr::SetOperation { left, .. } => first_items(left),
+        _ => None,
+    }
+}
+
+/// Names the items of a SELECT or a set operation.
+///
+/// # Arguments
+/// - `ordered_by`: columns that the ORDER BY names with their table. An item computed under the name of one is given a
+///   hidden name, because the planner could not tell the two apart.
+///
+/// # Returns
+/// Names that were hidden so, with their items' positions from 1.
+fn name_set(body: &mut SetExpr, ordered_by: &HashSet<String>) -> HashMap<String, usize> {
+    match body {
+        SetExpr::Select(select) => name_items(&mut select.projection, ordered_by),
+        SetExpr::SetOperation { left, right, .. } => {
+            name_set(left, &HashSet::new());
+            name_set(right, &HashSet::new());
+            HashMap::new()
+        }
+        _ => HashMap::new(),
+    }
+}
+
+fn name_items(items: &mut [SelectItem], ordered_by: &HashSet<String>) -> HashMap<String, usize> {
     let has_wildcard = items
         .iter()
         .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(_, _)));
@@ -61,20 +135,22 @@ fn name_items(items: &mut [SelectItem]) {
         *counts.entry(name).or_default() += 1;
     }
     let mut seen: HashMap<String, usize> = HashMap::new();
-    for item in items {
+    let mut hidden = HashMap::new();
+    for (position, item) in items.iter_mut().enumerate() {
         let Some(name) = item_name(item) else {
             continue;
         };
         let number = seen.entry(name.clone()).and_modify(|number| *number += 1).or_insert(1);
         let repeats = counts[&name] > 1;
-        let is_column = matches!(
-            item,
-            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-        );
+        let is_column = matches!(item, SelectItem::UnnamedExpr(expr) if is_column(expr));
         if is_column && !repeats && !has_wildcard {
             continue;
         }
-        let alias = if repeats || (is_column && has_wildcard) {
+        let clashes = matches!(item, SelectItem::UnnamedExpr(_)) && !is_column && ordered_by.contains(&name);
+        if clashes && !repeats {
+            hidden.insert(name.clone(), position + 1);
+        }
+        let alias = if repeats || clashes || (is_column && has_wildcard) {
             format!("{name}{REPEAT}{number}")
         } else {
             name
@@ -87,6 +163,16 @@ fn name_items(items: &mut [SelectItem]) {
             expr,
             alias: Ident::with_quote('"', alias),
         };
+    }
+    hidden
+}
+
+/// Whether an expression is a column; `current_schema` is a function that looks like one.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(ident) => ident.quote_style.is_some() || folded(ident) != "current_schema",
+        Expr::CompoundIdentifier(_) => true,
+        _ => false,
     }
 }
 
@@ -117,7 +203,7 @@ fn expression_name(expr: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => expression_name(inner),
-        Expr::Cast { expr, data_type, .. } => expression_name(expr).or_else(|| Some(short_type_name(data_type))),
+        Expr::Cast { expr, data_type, .. } => own_name(expr).or_else(|| Some(short_type_name(data_type))),
         Expr::TypedString(typed) => Some(short_type_name(&typed.data_type)),
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => fixed("bool"),
         Expr::Interval(_) => fixed("interval"),
@@ -148,6 +234,16 @@ fn expression_name(expr: &Expr) -> Option<String> {
     }
 }
 
+/// The name of an expression if it is stronger than that of a type it is cast to.
+fn own_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => own_name(expr),
+        Expr::TypedString(_) | Expr::Interval(_) | Expr::Value(_) => None,
+        Expr::Case { else_result, .. } => else_result.as_ref().and_then(|result| column_name(result)),
+        other => expression_name(other),
+    }
+}
+
 fn column_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) => expression_name(expr),
@@ -158,6 +254,7 @@ fn column_name(expr: &Expr) -> Option<String> {
 fn short_type_name(data_type: &datafusion::sql::sqlparser::ast::DataType) -> String {
     let text = data_type.to_string().to_lowercase();
     let name = text.split('(').next().unwrap_or(&text).trim();
+    let name = name.trim_start_matches("pg_catalog.").trim_matches('"');
     match name {
         "int" | "integer" => "int4",
         "bigint" => "int8",
@@ -279,7 +376,7 @@ impl Expander<'_> {
             depth: self.depth + 1,
             past,
         };
-        if let ControlFlow::Break(error) = ast.visit(&mut inner) {
+        if let ControlFlow::Break(error) = VisitMut::visit(&mut ast, &mut inner) {
             return Err(error);
         }
         let Statement::Query(subquery) = ast else {

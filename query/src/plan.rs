@@ -64,6 +64,8 @@ pub(crate) struct ReadView {
     pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
     /// The table whose row numbers the statement needs.
     pub(crate) row_ids_of: Option<CollectionId>,
+    /// The table that rows are planned for, whose columns take NULL until the rows are checked.
+    pub(crate) inserts_into: Option<CollectionId>,
     /// Nothing is read: a view that has failed may be named, as by views that are made anew at start.
     pub(crate) plans_only: bool,
     /// Settings that SHOW and current_setting see.
@@ -288,6 +290,8 @@ impl ReadView {
                     let numbered = self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
                     let columns = if numbered {
                         versioned.schema().columns.clone()
+                    } else if self.inserts_into == Some(id) {
+                        crate::dml::nullable(&table.columns)
                     } else {
                         table.columns.clone()
                     };
@@ -469,6 +473,7 @@ impl Database {
             overlays,
             states,
             row_ids_of,
+            inserts_into: None,
             plans_only: false,
             settings,
             relations: Arc::default(),

@@ -2,6 +2,7 @@
 //!
 //! - A difference of dates is INTEGER; `nullif` has its first argument's type; texts are of one type.
 //! - The columns of a UNION have the type that its branches are coerced to, before they are.
+//! - A parameter that is cast is of the type it is cast to.
 //! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
 //! - NUMERIC literals become floats by their digits, rounded once.
 //! - Text literals cast to BYTEA are read in its input form (`\x6162`).
@@ -13,7 +14,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Union};
@@ -54,6 +55,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 Some(value) => Ok(Transformed::yes(Expr::Literal(value, metadata.clone()))),
                 None => Ok(Transformed::no(expr)),
             },
+            Expr::Placeholder(_) => Ok(Transformed::yes(with_type_of_parameter(expr))),
             _ => Ok(Transformed::no(expr)),
         },
         Expr::Negative(inner) => match inner.as_ref() {
@@ -76,6 +78,20 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
+/// A parameter that is cast is of the type it is cast to.
+fn with_type_of_parameter(expr: Expr) -> Expr {
+    match expr {
+        Expr::Cast(Cast { expr: inner, field }) => match *inner {
+            Expr::Placeholder(parameter) if parameter.field.is_none() => {
+                let typed = Placeholder::new_with_field(parameter.id, Some(field.clone()));
+                Expr::Cast(Cast::new_from_field(Box::new(Expr::Placeholder(typed)), field))
+            }
+            inner => Expr::Cast(Cast::new_from_field(Box::new(inner), field)),
+        },
+        other => other,
+    }
+}
+
 fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Date32))
 }
@@ -83,7 +99,7 @@ fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
 /// A call with PostgreSQL's type; `None`: it has it.
 fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     if let Some(cast) = NamedCast::cast_of(call) {
-        return Some(cast);
+        return Some(with_type_of_parameter(cast));
     }
     let given = expr.get_type(schema).ok()?;
     let wanted = match (call.name(), &given) {

@@ -184,7 +184,10 @@ fn connector_options(view: &ReadView) -> Result<Option<RecordBatch>> {
     Columns::default()
         .text("connector", names.collect())
         .text("option", texts(|option| option.name.to_string()))
-        .text("required", texts(|option| if option.required { "yes" } else { "no" }.to_string()))
+        .text(
+            "required",
+            texts(|option| if option.required { "yes" } else { "no" }.to_string()),
+        )
         .text("values", texts(|option| option.values.join(", ")))
         .text("description", texts(|option| option.help.to_string()))
         .finish()

@@ -50,7 +50,7 @@ def test_a_transaction_is_one_epoch_and_rolls_back_whole(server, db, name):
     with db.transaction():
         db.execute(f"INSERT INTO {name} VALUES (1)")
         db.execute(f"INSERT INTO {name} VALUES (2)")
-    changes = [c for event in _first_events(server, name, before, 1) for c in event]
+    changes = [c for event in _first_events(server, name, before, 2) for c in event]
     assert len({epoch for epoch, _, _ in changes}) == 1
     assert len(changes) == 2
 
@@ -189,6 +189,37 @@ def test_asyncpg_talks_parameters_transactions_and_types(server, name):
             await connection.close()
 
     asyncio.run(talk())
+
+
+def test_asyncpg_finds_out_about_types_and_settings(server, name):
+    """What asyncpg asks of pg_catalog for an array it does not know, and how its pool resets a connection."""
+    host, port = server.doors["pg"]
+
+    async def talk():
+        pool = await asyncpg.create_pool(host=host, port=port, user="cenote", database="cenote", min_size=1, max_size=1)
+        try:
+            async with pool.acquire() as connection:
+                await connection.execute(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY)")
+                assert await connection.fetchval("SELECT ARRAY[1, 2]") == [1, 2]
+                assert await connection.fetchval("SELECT relkind FROM pg_class WHERE relname = $1", name) == b"r"
+                assert await connection.fetchval(f"SELECT '{name}'::regclass") == name
+            async with pool.acquire() as connection:
+                assert await connection.fetchval("SELECT current_database()") == "cenote"
+        finally:
+            await pool.close()
+
+    asyncio.run(talk())
+
+
+def test_psycopg_finds_types_by_name(db):
+    found = psycopg.types.TypeInfo.fetch(db, "int4")
+    assert (found.oid, found.array_oid) == (23, 1007)
+    assert psycopg.types.TypeInfo.fetch(db, "no_such_type") is None
+
+
+def test_a_name_that_means_nothing_is_no_regclass(db):
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        db.execute("SELECT 'no_such_table_anywhere'::regclass")
 
 
 def test_a_running_query_can_be_cancelled(server):

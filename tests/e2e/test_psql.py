@@ -2,6 +2,8 @@
 import subprocess
 import threading
 
+import pytest
+
 SETUP = """
 CREATE TABLE accounts (id BIGINT PRIMARY KEY, owner TEXT NOT NULL, balance NUMERIC(18,2), opened TIMESTAMPTZ DEFAULT now());
 INSERT INTO accounts (id, owner, balance) VALUES (1,'ann',100.00),(2,'bob',50.00);
@@ -71,6 +73,42 @@ def test_describe_commands_list_tables_and_views(server, name):
     assert f"{name}_v" in server.psql("\\dm\n") + server.psql("\\dv\n")
     described = server.psql(f"\\d {name}\n")
     assert "id|integer" in described and "w|text" in described
+
+
+def test_d_name_tells_types_nullability_defaults_and_the_key(server, name):
+    server.psql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, w TEXT NOT NULL, d NUMERIC(18,2), at TIMESTAMPTZ DEFAULT now(), v VARCHAR(20));")
+    described = server.psql(f"\\t off\n\\d {name}\n")
+    for line in ("id|bigint||not null|", "w|text||not null|", "d|numeric(18,2)|||", "at|timestamp with time zone|||now()", "v|character varying(20)|||"):
+        assert line in described
+    assert f'"{name}_pkey" PRIMARY KEY, btree (id)' in described
+    assert "id|bigint" in server.psql(f"\\d+ {name}\n")
+
+
+def test_dv_and_dm_tell_plain_views_from_materialized_ones(server, name):
+    server.psql(f"CREATE TABLE {name} (w TEXT, n BIGINT); CREATE VIEW {name}_v AS SELECT w FROM {name};"
+                f"CREATE MATERIALIZED VIEW {name}_m AS SELECT w, sum(n) AS s FROM {name} GROUP BY w;")
+    plain, materialized = server.psql("\\dv\n"), server.psql("\\dm\n")
+    assert f"{name}_v|view|" in plain and f"{name}_m|" not in plain
+    assert f"{name}_m|materialized view|" in materialized and f"{name}_v|" not in materialized
+    assert "s|numeric" in server.psql(f"\\d {name}_m\n")
+    assert f"SELECT w FROM {name}" in server.psql(f"\\t off\n\\d+ {name}_v\n")
+
+
+def test_l_dn_and_du_list_database_schemas_and_user(server):
+    env = {**server.psql_env(), "PGDATABASE": "a_name_of_my_own"}
+    listed = subprocess.run(["psql", "-X", "-A", "-t", "-c", "\\l", "-c", "SELECT current_database()"],
+                            env=env, capture_output=True, text=True, check=True, timeout=20).stdout.splitlines()
+    assert listed[0].startswith("a_name_of_my_own|") and listed[-1] == "a_name_of_my_own"
+    schemas = {line.split("|")[0] for line in server.psql("\\dn\n").splitlines()}
+    assert {"public", "cenote_catalog", "cenote_state"} <= schemas
+    assert "Superuser" in server.psql("\\du\n")
+
+
+@pytest.mark.parametrize("command", ["\\d", "\\dt+", "\\di", "\\df", "\\dT", "\\dp", "\\db", "\\det", "\\dx", "\\dconfig", "\\d pg_class"])
+def test_other_describe_commands_answer(server, name, command):
+    server.psql(f"CREATE TABLE {name} (id INT PRIMARY KEY);")
+    done = server.psql(f"{command}\n", check=False)
+    assert "ERROR" not in done.stderr
 
 
 def test_an_error_has_its_position_and_leaves_psql_usable(server):

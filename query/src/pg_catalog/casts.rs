@@ -50,8 +50,15 @@ fn type_in(metadata: &BTreeMap<String, String>) -> Option<&str> {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema, state: &SessionState) -> Result<Transformed<Expr>> {
-    let Expr::Cast(Cast { expr: inner, field }) = &expr else {
-        return Ok(Transformed::no(expr));
+    let (inner, field) = match &expr {
+        Expr::Cast(Cast { expr: inner, field }) => (inner, field),
+        Expr::Case(_) | Expr::AggregateFunction(_) => {
+            return Ok(match computed_type(&expr, schema) {
+                Some(named) => Transformed::yes(with_type(expr.clone(), &expr, &named)),
+                None => Transformed::no(expr),
+            });
+        }
+        _ => return Ok(Transformed::no(expr)),
     };
     let Ok((_, source)) = inner.to_field(schema) else {
         return Ok(Transformed::no(expr));
@@ -69,10 +76,30 @@ fn rewrite(expr: Expr, schema: &DFSchema, state: &SessionState) -> Result<Transf
         _ => expr.clone(),
     };
     let target = to.map_or_else(|| ColumnType::of(&plain(field)).display(), str::to_string);
-    let name = expr.schema_name().to_string();
-    let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_string(), target)]));
-    let alias = Alias::new(value, None::<&str>, name).with_metadata(Some(metadata));
-    Ok(Transformed::yes(Expr::Alias(alias)))
+    Ok(Transformed::yes(with_type(value, &expr, &target)))
+}
+
+/// A value of a PostgreSQL type, under the name of the expression that it stands for.
+fn with_type(value: Expr, named: &Expr, pg_type: &str) -> Expr {
+    let metadata = FieldMetadata::new(BTreeMap::from([(TYPE_KEY.to_string(), pg_type.to_string())]));
+    let alias = Alias::new(value, None::<&str>, named.schema_name().to_string());
+    Expr::Alias(alias.with_metadata(Some(metadata)))
+}
+
+/// The type of an expression that takes it over from what it is computed of: a CASE from its first branch that has one,
+/// `array_agg` from its argument, as an array.
+fn computed_type(expr: &Expr, schema: &DFSchema) -> Option<String> {
+    let own = |expr: &Expr| {
+        let (_, field) = expr.to_field(schema).ok()?;
+        field.metadata().get(TYPE_KEY).cloned()
+    };
+    match expr {
+        Expr::Case(case) => case.when_then_expr.iter().find_map(|(_, then)| own(then)),
+        Expr::AggregateFunction(call) if call.func.name() == "array_agg" => {
+            own(call.params.args.first()?).map(|element| format!("{element}[]"))
+        }
+        _ => None,
+    }
 }
 
 fn plain(field: &Field) -> Field {

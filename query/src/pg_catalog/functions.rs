@@ -96,6 +96,8 @@ fn entries() -> Vec<Entry> {
         ("has_type_privilege", &[2, 3], Boolean, yes),
         ("obj_description", &[1, 2], Utf8, null_text),
         ("pg_advisory_unlock_all", &[0], Utf8, null_text),
+        ("pg_backend_pid", &[0], Int32, backend_pid),
+        ("pg_char_to_encoding", &[1], Int32, encoding_number),
         ("pg_encoding_to_char", &[1], Utf8, encoding_name),
         ("pg_function_is_visible", &[1], Boolean, yes),
         ("pg_get_constraintdef", &[1, 2], Utf8, constraint_definition),
@@ -115,12 +117,29 @@ fn entries() -> Vec<Entry> {
         ("pg_operator_is_visible", &[1], Boolean, yes),
         ("pg_relation_is_publishable", &[1], Boolean, no),
         ("pg_relation_size", &[1, 2], Int64, relation_size),
+        ("pg_size_pretty", &[1], Utf8, pretty_size),
         ("pg_table_is_visible", &[1], Boolean, table_is_visible),
         ("pg_table_size", &[1], Int64, relation_size),
+        ("pg_tablespace_location", &[1], Utf8, null_text),
         ("pg_total_relation_size", &[1], Int64, relation_size),
         ("pg_type_is_visible", &[1], Boolean, yes),
         ("session_user", &[0], Utf8, user),
         ("shobj_description", &[2], Utf8, null_text),
+        ("to_regclass", &[1], Int32, |relations, arguments, _| {
+            found(relations, arguments, super::names::class_oids)
+        }),
+        ("to_regnamespace", &[1], Int32, |relations, arguments, _| {
+            found(relations, arguments, super::names::namespace_oids)
+        }),
+        ("to_regproc", &[1], Int32, |relations, arguments, _| {
+            found(relations, arguments, super::names::function_oids)
+        }),
+        ("to_regrole", &[1], Int32, |relations, arguments, _| {
+            found(relations, arguments, super::names::role_oids)
+        }),
+        ("to_regtype", &[1], Int32, |relations, arguments, _| {
+            found(relations, arguments, super::names::type_oids)
+        }),
         ("user", &[0], Utf8, user),
         ("version", &[0], Utf8, version),
         ("cenote_regclass_out", &[1], Utf8, super::names::class_names),
@@ -308,6 +327,38 @@ fn encoding_name(_: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<
     ))
 }
 
+fn encoding_number(_: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+    let number = |name: &str| match name.to_lowercase().replace('-', "").as_str() {
+        "utf8" | "unicode" => UTF8,
+        _ => -1,
+    };
+    let names = texts(&arguments[0])?;
+    let numbers = names.iter().map(|name| name.map(number));
+    Ok(Arc::new(numbers.collect::<arrow::array::Int32Array>()))
+}
+
+/// The process is the server's: its connections have no process of their own.
+fn backend_pid(_: &SystemCatalog, _: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    let process = std::process::id() as i32;
+    Ok(Arc::new(arrow::array::Int32Array::from(vec![process; rows])))
+}
+
+/// Bytes in the largest unit that leaves less than 10,240, rounded, as PostgreSQL prints them.
+fn pretty_size(_: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    let pretty = |bytes: i64| {
+        let (mut size, mut unit) = (bytes as f64, 0);
+        while size.abs() >= 10_240.0 && unit + 1 < UNITS.len() {
+            (size, unit) = (size / 1024.0, unit + 1);
+        }
+        format!("{} {}", size.round(), UNITS[unit])
+    };
+    let sizes = numbers(&arguments[0])?;
+    Ok(Arc::new(
+        sizes.iter().map(|bytes| bytes.map(pretty)).collect::<StringArray>(),
+    ))
+}
+
 fn table_is_visible(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let is_visible = |oid: Option<i64>| {
         let oid = Oid::try_from(oid?).ok()?;
@@ -321,12 +372,16 @@ fn table_is_visible(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize)
     Ok(Arc::new(oids.iter().map(is_visible).collect::<BooleanArray>()))
 }
 
-fn relation_size(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+fn relation_size(relations: &SystemCatalog, arguments: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    let relation = match arguments[0].data_type() {
+        DataType::Utf8 | DataType::Utf8View => &super::names::class_oids(relations, arguments, rows)?,
+        _ => &arguments[0],
+    };
     let bytes = |oid: Option<i64>| {
         let relation = relations.get(Oid::try_from(oid?).ok()?)?;
         Some(relation.size.map_or(0, |(_, bytes)| bytes as i64))
     };
-    let oids = numbers(&arguments[0])?;
+    let oids = numbers(relation)?;
     Ok(Arc::new(oids.iter().map(bytes).collect::<Int64Array>()))
 }
 
@@ -376,6 +431,16 @@ fn version(_: &SystemCatalog, _: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         env!("CARGO_PKG_VERSION")
     );
     repeated(&version, rows)
+}
+
+/// OIDs of names; NULL for those that mean nothing.
+fn found(relations: &SystemCatalog, arguments: &[ArrayRef], oids: Evaluate) -> Result<ArrayRef> {
+    let each = (0..arguments[0].len()).map(|row| {
+        let oid = oids(relations, &[arguments[0].slice(row, 1)], 1).ok()?;
+        let oid = oid.as_primitive::<arrow::datatypes::Int32Type>();
+        oid.is_valid(0).then(|| oid.value(0))
+    });
+    Ok(Arc::new(each.collect::<arrow::array::Int32Array>()))
 }
 
 /// The error for a name that means nothing.

@@ -148,31 +148,23 @@ fn spell_out_list(operand: &mut Expr) {
     });
 }
 
-/// `ARRAY(SELECT x ...)` as an aggregation, which is NULL and not empty where there are no rows: `coalesce` undoes that.
-///
-/// Options of foreign tables are not told (they may be secrets), so a list of them is empty.
+/// `ARRAY(SELECT x ...)` as an aggregation, which is NULL and not empty where there are no rows; `array_to_string` and
+/// clients take both alike. Options of relations are not told (they may be secrets), so a list of them is empty.
 fn list_of(query: &Query) -> Expr {
-    let nothing = Expr::Array(Array {
-        elem: Vec::new(),
-        named: true,
-    });
     let mut query = query.clone();
     let SetExpr::Select(select) = query.body.as_mut() else {
-        return nothing;
+        return no_texts();
     };
-    let lists_options = select.from.iter().any(|from| {
-        matches!(&from.relation, TableFactor::Table { name, args: Some(_), .. }
-            if name.to_string().ends_with("pg_options_to_table"))
-    });
+    let lists_options = select.from.iter().any(|from| lists_options(&from.relation));
     let [item] = select.projection.as_mut_slice() else {
-        return nothing;
+        return no_texts();
     };
     if lists_options {
-        return nothing;
+        return no_texts();
     }
     use datafusion::sql::sqlparser::ast::{OrderByKind, SelectItem};
     let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
-        return nothing;
+        return no_texts();
     };
     let mut aggregate = call("array_agg", vec![value.clone()]);
     // Within a list of one column, an order by position is an order by that column.
@@ -190,6 +182,37 @@ fn list_of(query: &Query) -> Expr {
     }
     *item = SelectItem::UnnamedExpr(aggregate);
     Expr::Subquery(Box::new(query))
+}
+
+/// Whether a table lists options: `pg_options_to_table(...)`, or `unnest` of a column of options.
+fn lists_options(factor: &TableFactor) -> bool {
+    let is_options = |expr: &Expr| matches!(expr, Expr::CompoundIdentifier(parts) if parts.last().is_some_and(|part| part.value.ends_with("options")));
+    match factor {
+        TableFactor::UNNEST { array_exprs, .. } => array_exprs.iter().all(is_options),
+        TableFactor::Table { args: Some(args), .. } => args
+            .args
+            .iter()
+            .all(|argument| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if is_options(expr))),
+        TableFactor::Function { args, .. } => args
+            .iter()
+            .all(|argument| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) if is_options(expr))),
+        _ => false,
+    }
+}
+
+/// An empty list of texts.
+fn no_texts() -> Expr {
+    use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CastKind, DataType};
+    Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::Array(Array {
+            elem: Vec::new(),
+            named: true,
+        })),
+        data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None)),
+        array: false,
+        format: None,
+    }
 }
 
 fn call(name: &str, arguments: Vec<Expr>) -> Expr {

@@ -210,7 +210,8 @@ impl Connection {
         self.session.fail();
         if frontend::is_extended(kind) {
             self.is_skipping = true;
-            return Ok(());
+            // At once: a client may wait for its answer and send Sync, which ends the skipping, only after it.
+            return self.flush().await;
         }
         self.ready().await
     }

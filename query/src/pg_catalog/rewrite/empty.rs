@@ -21,19 +21,23 @@ impl VisitorMut for Emptier {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut datafusion::sql::sqlparser::ast::Query) -> ControlFlow<()> {
-        empty_set(&mut query.body);
+        // The order of no rows is any, and might name what is no longer computed.
+        if empty_set(&mut query.body) {
+            query.order_by = None;
+        }
         ControlFlow::Continue(())
     }
 }
 
-fn empty_set(body: &mut SetExpr) {
+/// Returns whether the whole is empty.
+fn empty_set(body: &mut SetExpr) -> bool {
     match body {
-        SetExpr::Select(select) if reads_nothing(select) && !has_aggregate(select) => empty(select),
-        SetExpr::SetOperation { left, right, .. } => {
-            empty_set(left);
-            empty_set(right);
+        SetExpr::Select(select) if reads_nothing(select) && !has_aggregate(select) => {
+            empty(select);
+            true
         }
-        _ => {}
+        SetExpr::SetOperation { left, right, .. } => empty_set(left) & empty_set(right),
+        _ => false,
     }
 }
 

@@ -1,17 +1,17 @@
-//! Scalar subqueries over the row they stand in, as left joins.
+//! Scalar subqueries over the row they stand in (in select lists and in WHERE), as left joins.
 //!
 //! The planner takes such a subquery only if it aggregates; those of clients look one row up by its key. A left join
 //! gives the same row or NULL, as long as at most one row matches, which a scalar subquery demands anyhow.
 
 use crate::names::folded;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Makes joins of the scalar subqueries in select lists, where that changes nothing.
+/// Makes joins of scalar subqueries, where that changes nothing.
 pub(super) fn join_scalar_subqueries(statement: &mut Statement) {
     let _ = statement.visit(&mut Joiner);
 }
@@ -47,6 +47,9 @@ fn join(select: &mut Select) {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             let _ = expr.visit(&mut taker);
         }
+    }
+    if let Some(condition) = &mut select.selection {
+        let _ = condition.visit(&mut taker);
     }
     if taker.taken.is_empty() {
         return;
@@ -139,6 +142,11 @@ fn is_null_of_nothing(expr: &Expr) -> bool {
             Some(ObjectNamePart::Identifier(ident)) if ident.value.to_lowercase().starts_with("pg_get_")
         ),
         Expr::Cast { expr, .. } | Expr::Nested(expr) => is_null_of_nothing(expr),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Eq,
+            right,
+        } => is_null_of_nothing(left) && matches!(**right, Expr::Value(_)),
         _ => false,
     }
 }
