@@ -40,6 +40,7 @@ mod system;
 mod transaction;
 mod types;
 mod values;
+mod walk;
 
 pub use database::*;
 pub use outcome::*;

@@ -9,10 +9,11 @@
 //! the whole numbers of INSERT's VALUES, which take their columns' types.
 
 use crate::types::NUMERIC_DIGITS_MAX;
+use crate::walk;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause, NamedWindowExpr, OrderByKind,
-    Query, Select, SetExpr, Statement, TableFactor, Value, VisitMut, VisitorMut, WindowFrame, WindowFrameBound,
-    WindowSpec, WindowType,
+    Query, Select, SetExpr, Statement, TableFactor, Value, VisitorMut, WindowFrame, WindowFrameBound, WindowSpec,
+    WindowType,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -29,7 +30,7 @@ pub(crate) fn type_literals(statement: &mut Statement) {
     {
         literals.whole = false;
     }
-    let _ = statement.visit(&mut literals);
+    let _ = walk::change(statement, &mut literals);
 }
 
 #[derive(Default)]

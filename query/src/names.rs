@@ -6,10 +6,11 @@
 
 use crate::catalog::{Catalog, Object, ViewDefinition};
 use crate::past::epoch_at;
+use crate::walk;
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    TableAliasColumnDef, TableFactor, Value, Visitor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -27,7 +28,7 @@ pub fn shown_name(name: &str) -> &str {
 
 /// Names the unnamed items of every select list in a statement.
 pub(crate) fn name_outputs(statement: &mut Statement) {
-    let _ = statement.visit(&mut Namer);
+    let _ = walk::change(statement, &mut Namer);
 }
 
 struct Namer;
@@ -59,7 +60,7 @@ fn columns_of_order(query: &Query) -> HashSet<String> {
         }
     }
     let mut columns = Columns(HashSet::new());
-    let _ = query.order_by.visit(&mut columns);
+    let _ = walk::read(&query.order_by, &mut columns);
     columns.0
 }
 
@@ -282,7 +283,7 @@ pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Resu
         depth: 0,
         past: None,
     };
-    match statement.visit(&mut expander) {
+    match walk::change(statement, &mut expander) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -376,7 +377,7 @@ impl Expander<'_> {
             depth: self.depth + 1,
             past,
         };
-        if let ControlFlow::Break(error) = VisitMut::visit(&mut ast, &mut inner) {
+        if let ControlFlow::Break(error) = walk::change(&mut ast, &mut inner) {
             return Err(error);
         }
         let Statement::Query(subquery) = ast else {

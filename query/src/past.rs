@@ -8,10 +8,11 @@
 
 use crate::names::folded;
 use crate::plan::DATABASE;
+use crate::walk;
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Query, Statement as Ast, TableAlias, TableFactor, TableVersion, Value,
-    Visit, VisitMut, Visitor, VisitorMut,
+    Visitor, VisitorMut,
 };
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
@@ -44,7 +45,7 @@ pub(crate) fn put(ast: &mut Ast, clauses: Vec<Clause>) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, "SQL-0002", message).position(first));
     }
     let mut placing = Placing { clauses };
-    let _ = ast.visit(&mut placing);
+    let _ = walk::change(ast, &mut placing);
     match placing.clauses.first() {
         None => Ok(()),
         Some(left) => Err(Error::new(
@@ -115,7 +116,7 @@ struct Tables(Vec<Option<Epoch>>);
 impl Tables {
     fn of(ast: &Ast) -> Tables {
         let mut reading = Reading::default();
-        let _ = ast.visit(&mut reading);
+        let _ = walk::read(ast, &mut reading);
         let is_stored = |name: &Option<String>| name.as_ref().is_none_or(|name| !reading.common.contains(name));
         let stored = reading.tables.iter().filter(|(name, _)| is_stored(name));
         Tables(stored.map(|(_, epoch)| *epoch).collect())

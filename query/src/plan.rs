@@ -11,6 +11,7 @@ use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
+use crate::walk;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -30,7 +31,7 @@ use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as PlanStatement;
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as Ast, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as Ast, Visitor};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -400,7 +401,7 @@ fn relations(ast: &Ast) -> Vec<Relation> {
         }
     }
     let mut relations = Relations(Vec::new());
-    let _ = ast.visit(&mut relations);
+    let _ = walk::read(ast, &mut relations);
     relations.0
 }
 
@@ -436,7 +437,7 @@ fn common_table_names(ast: &Ast) -> BTreeSet<String> {
         }
     }
     let mut names = Names(BTreeSet::new());
-    let _ = ast.visit(&mut names);
+    let _ = walk::read(ast, &mut names);
     names.0
 }
 

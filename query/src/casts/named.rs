@@ -4,6 +4,7 @@
 //! `avg(a::int)` in one SELECT, are one name for two values. Casts are planned as a function, whose calls have names
 //! of their own, and become casts again when names have been given.
 
+use crate::walk;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
@@ -12,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Statement, Value, VisitMut, VisitorMut,
+    ObjectName, Statement, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const NAME: &str = "cenote_cast";
 
 /// Puts calls in the place of a statement's casts; casts of constants, whose names never meet, are left.
 pub(crate) fn name_casts(statement: &mut Statement) {
-    let _ = statement.visit(&mut Namer);
+    let _ = walk::change(statement, &mut Namer);
 }
 
 struct Namer;

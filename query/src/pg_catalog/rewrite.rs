@@ -7,9 +7,10 @@ mod empty;
 mod scalar;
 
 use crate::pg_catalog::views;
+use crate::walk;
 use datafusion::sql::sqlparser::ast::{
     Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, SetExpr, Statement, TableAlias, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectNamePart, Query, SetExpr, Statement, TableAlias, TableFactor, Value, VisitorMut,
 };
 use datafusion_pg_catalog::sql::rules::{
     CurrentUserVariableToSessionUserFunctionCall, FixArrayLiteral, PrependUnqualifiedPgTableName,
@@ -30,9 +31,9 @@ pub(crate) fn rewrite(statement: &mut Statement) {
     for rule in rules {
         *statement = rule.rewrite(statement.clone());
     }
-    let _ = statement.visit(&mut Names);
+    let _ = walk::change(statement, &mut Names);
     empty::skip_rows_of_empty_tables(statement);
-    let _ = statement.visit(&mut Expressions);
+    let _ = walk::change(statement, &mut Expressions);
     scalar::join_scalar_subqueries(statement);
 }
 

@@ -1,15 +1,15 @@
 //! Tells the statements that ask for something of the system catalog from all others.
 
 use crate::names::folded;
+use crate::walk;
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement, Value, Visit,
-    Visitor,
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Statement, Value, Visitor,
 };
 use std::ops::ControlFlow;
 
 /// Whether a statement names a system table, a function of the catalog, or a type that only the catalog has.
 pub(crate) fn is_touched(statement: &Statement) -> bool {
-    statement.visit(&mut Touch).is_break()
+    walk::read(statement, &mut Touch).is_break()
 }
 
 struct Touch;
@@ -82,7 +82,7 @@ fn is_system_type(data_type: &DataType) -> bool {
 /// Names and values, in the order of the statement; those that are no literals are not among them.
 pub(crate) fn assigned_settings(statement: &Statement) -> Vec<(String, String)> {
     let mut calls = Calls(Vec::new());
-    let _ = statement.visit(&mut calls);
+    let _ = walk::read(statement, &mut calls);
     calls.0
 }
 

@@ -4,15 +4,15 @@
 //! There are none of these here, and so what is computed of them is NULL for no row.
 
 use crate::pg_catalog::{SCHEMA, tables};
+use crate::walk;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visit, VisitMut, Visitor,
-    VisitorMut,
+    Expr, FunctionArguments, Select, SelectItem, SetExpr, Statement, TableFactor, Value, Visitor, VisitorMut,
 };
 use std::ops::ControlFlow;
 
 /// Empties every SELECT that reads from a table that is always empty.
 pub(super) fn skip_rows_of_empty_tables(statement: &mut Statement) {
-    let _ = statement.visit(&mut Emptier);
+    let _ = walk::change(statement, &mut Emptier);
 }
 
 struct Emptier;
@@ -97,7 +97,7 @@ fn has_aggregate(select: &Select) -> bool {
     let items = select.projection.iter();
     items
         .filter(|item| !item.to_string().to_lowercase().contains("select"))
-        .any(|item| item.visit(&mut Calls).is_break())
+        .any(|item| walk::read(item, &mut Calls).is_break())
 }
 
 fn empty(select: &mut Select) {

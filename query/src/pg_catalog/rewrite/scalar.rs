@@ -4,16 +4,17 @@
 //! gives the same row or NULL, as long as at most one row matches, which a scalar subquery demands anyhow.
 
 use crate::names::folded;
+use crate::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectNamePart, Query, Select,
-    SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    SelectItem, SetExpr, Statement, TableFactor, TableWithJoins, Visitor, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Makes joins of scalar subqueries, where that changes nothing.
 pub(super) fn join_scalar_subqueries(statement: &mut Statement) {
-    let _ = statement.visit(&mut Joiner);
+    let _ = walk::change(statement, &mut Joiner);
 }
 
 struct Joiner;
@@ -45,11 +46,11 @@ fn join(select: &mut Select) {
     };
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
-            let _ = expr.visit(&mut taker);
+            let _ = walk::change(expr, &mut taker);
         }
     }
     if let Some(condition) = &mut select.selection {
-        let _ = condition.visit(&mut taker);
+        let _ = walk::change(condition, &mut taker);
     }
     if taker.taken.is_empty() {
         return;
@@ -183,5 +184,5 @@ fn refers_to(expr: &Expr, names: &HashSet<String>) -> bool {
             }
         }
     }
-    expr.visit(&mut Finder(names)).is_break()
+    walk::read(expr, &mut Finder(names)).is_break()
 }
