@@ -24,7 +24,8 @@ enum Message {
 
 /// Gives a new view what one of its sources passed on before.
 pub struct ReplayFeed {
-    messages: Sender<Message>,
+    /// `None` only while it is dropped.
+    messages: Option<Sender<Message>>,
     reader: WorkerPort,
 }
 
@@ -43,6 +44,7 @@ pub(crate) enum Replayed {
 /// Makes both ends of a replay; `reader` is the worker that feeds it to the view.
 pub(crate) fn channel(reader: WorkerPort) -> (ReplayFeed, ReplayInput) {
     let (messages, receiver) = crossbeam_channel::bounded(BATCHES_MAX);
+    let messages = Some(messages);
     (ReplayFeed { messages, reader }, ReplayInput(receiver))
 }
 
@@ -62,15 +64,26 @@ impl ReplayFeed {
     }
 
     fn tell(&self, message: Message) -> Result<()> {
-        let told = self.messages.send(message);
+        let told = self
+            .messages
+            .as_ref()
+            .is_some_and(|messages| messages.send(message).is_ok());
         self.reader.wake();
-        told.map_err(|_| {
+        told.then_some(()).ok_or_else(|| {
             Error::new(
                 ErrorKind::Conflict,
                 "ENGINE-0004",
                 "the view that a source is read again for was dropped",
             )
         })
+    }
+}
+
+impl Drop for ReplayFeed {
+    fn drop(&mut self) {
+        // A worker that parked on an empty channel must see that it is closed.
+        self.messages = None;
+        self.reader.wake();
     }
 }
 

@@ -6,6 +6,8 @@
 //! # Not here
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
+use crate::parse::Parsed;
+use crate::plan::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::port::Options;
@@ -53,6 +55,13 @@ pub enum DdlRecord {
     CreateView(ViewDefinition),
     /// Objects dropped, by collection.
     Drop(Vec<CollectionId>),
+    /// A plain view that takes the place of another.
+    ReplaceView {
+        /// The view that goes.
+        old: CollectionId,
+        /// The view that comes.
+        new: ViewDefinition,
+    },
 }
 
 /// A table or source as declared.
@@ -132,6 +141,22 @@ pub struct MaterializedView {
     pub created: Epoch,
     /// Collections it reads, directly.
     pub reads: Vec<CollectionId>,
+}
+
+impl MaterializedView {
+    /// Refuses an epoch before the view's first: its contents then are not known, which is not the same as empty.
+    ///
+    /// # Errors
+    /// `Expired` 55000.
+    pub(crate) fn check_there_at(&self, epoch: Epoch) -> Result<()> {
+        if epoch >= self.created {
+            return Ok(());
+        }
+        let name = &self.definition.name;
+        let message = format!("cannot read \"{name}\" at epoch {epoch}: it was made after that");
+        let error = Error::new(ErrorKind::Expired, "STATE-0106", message).sqlstate("55000");
+        Err(error.fact("first epoch", self.created))
+    }
 }
 
 /// An object in `public`.
@@ -286,13 +311,24 @@ impl Catalog {
         self.objects
             .values()
             .filter(|object| match object {
-                Object::MaterializedView(view) => view.reads.contains(&id),
-                Object::View(view) => self
-                    .by_id(id)
-                    .is_some_and(|read| names_object(&view.definition.query, read.name())),
+                // Plain views are inlined: what they are needed for only its text tells.
+                Object::MaterializedView(view) => view.reads.contains(&id) || self.is_named(id, &view.definition),
+                Object::View(view) => self.is_named(id, &view.definition),
                 Object::Table(_) => false,
             })
             .collect()
+    }
+
+    /// Whether a view's query names an object.
+    fn is_named(&self, id: CollectionId, view: &ViewDefinition) -> bool {
+        let Some(object) = self.by_id(id) else { return false };
+        let statements = crate::parse::parse_script(&view.query).unwrap_or_default();
+        statements.iter().any(|statement| match &*statement.parsed {
+            Parsed::Sql { ast, .. } => named_relations(ast)
+                .iter()
+                .any(|(schema, name)| schema.as_deref().unwrap_or(PUBLIC) == PUBLIC && name == object.name()),
+            _ => false,
+        })
     }
 
     /// The error for a name that is not there, with near names.
@@ -315,16 +351,6 @@ impl Catalog {
             None => error,
         }
     }
-}
-
-/// Whether a query's text names an object as a word of its own; plain views are inlined, so only their text tells.
-fn names_object(query: &str, name: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    query.match_indices(name).any(|(at, _)| {
-        let before = query[..at].chars().next_back();
-        let after = query[at + name.len()..].chars().next();
-        !before.is_some_and(is_part) && !after.is_some_and(is_part)
-    })
 }
 
 impl TableDefinition {

@@ -2,6 +2,8 @@
 
 mod append;
 mod follow;
+mod lookup;
+mod metrics;
 mod open;
 mod read;
 mod state;
@@ -17,10 +19,12 @@ use crate::source::Sources;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::Engine;
+use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{ConnectorRegistry, PathPolicy};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,7 +209,7 @@ impl Database {
 
     /// Refuses to read a view that has failed, or that reads one.
     pub(crate) fn check_view(&self, view: &MaterializedView) -> Result<()> {
-        let Some((failed, cause)) = failure_under(&self.catalog(), view) else {
+        let Some((failed, cause)) = failure_under(&self.catalog(), view, &mut BTreeSet::new()) else {
             return Ok(());
         };
         let name = &view.definition.name;
@@ -274,12 +278,22 @@ impl Database {
 }
 
 /// The view whose failure stops `view`, and the cause: of the views it reads first, which fail it in turn.
-fn failure_under(catalog: &Catalog, view: &MaterializedView) -> Option<(String, Error)> {
+///
+/// # Arguments
+/// - `seen`: views that were looked at, so that one that many read is looked at once.
+fn failure_under(
+    catalog: &Catalog,
+    view: &MaterializedView,
+    seen: &mut BTreeSet<CollectionId>,
+) -> Option<(String, Error)> {
+    if !seen.insert(view.definition.id) {
+        return None;
+    }
     let inputs = view.reads.iter().filter_map(|id| match catalog.by_id(*id) {
         Some(Object::MaterializedView(input)) => Some(input),
         _ => None,
     });
-    let mut failures = inputs.filter_map(|input| failure_under(catalog, input));
+    let mut failures = inputs.filter_map(|input| failure_under(catalog, input, seen));
     failures.next().or_else(|| {
         let cause = view.status.failure()?;
         Some((view.definition.name.clone(), cause.clone()))

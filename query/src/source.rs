@@ -45,7 +45,35 @@ pub struct SourceProgress {
     finished: watch::Sender<bool>,
 }
 
+impl Running {
+    /// A source that could not even be opened.
+    fn failed(name: String, error: Error) -> Running {
+        tracing::error!("source {name}: {}", error.render());
+        let progress = SourceProgress::new(name, true);
+        let _ = progress.failure.set(error);
+        progress.finished.send_replace(true);
+        Running {
+            progress: Arc::new(progress),
+            stop: StopToken::default(),
+            thread: None,
+        }
+    }
+}
+
 impl SourceProgress {
+    fn new(name: String, bounded: bool) -> SourceProgress {
+        SourceProgress {
+            name,
+            bounded,
+            rows: AtomicU64::new(0),
+            bad_rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_expected: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            finished: watch::Sender::new(false),
+        }
+    }
+
     /// Rows read.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
@@ -219,18 +247,16 @@ impl Database {
     }
 
     pub(crate) fn start_source(self: &Arc<Self>, table: &Arc<Table>, offsets: Offsets) -> Result<()> {
-        let source = self.source_of(table, offsets, None)?;
-        let progress = Arc::new(SourceProgress {
-            name: table.definition.name.clone(),
-            bounded: source.is_bounded(),
-            rows: AtomicU64::new(0),
-            bad_rows: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            bytes_expected: AtomicU64::new(0),
-            failure: OnceLock::new(),
-            finished: watch::Sender::new(false),
-        });
-        let id = table.definition.id;
+        let (id, name) = (table.definition.id, table.definition.name.clone());
+        let source = match self.source_of(table, offsets, None) {
+            Ok(source) => source,
+            Err(error) => {
+                // Its table is there all the same, and so is everything else.
+                self.sources().0.lock().insert(id, Running::failed(name, error));
+                return Ok(());
+            }
+        };
+        let progress = Arc::new(SourceProgress::new(name, source.is_bounded()));
         let mut output = Output {
             table: table.clone(),
             feed: self.engine().source_feed(id),

@@ -36,7 +36,7 @@ impl Database {
         from: Option<Epoch>,
         snapshot: bool,
     ) -> Result<ChangeStream> {
-        let Target::Versioned { readable, table } = self.target(&self.catalog(), name)? else {
+        let Target::Versioned { readable, table, .. } = self.target(&self.catalog(), name)? else {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "READ-0002",

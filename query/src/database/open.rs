@@ -137,6 +137,11 @@ impl Definitions {
                 self.note(definition.id.0);
                 self.views.insert(definition.id.0, definition);
             }
+            DdlRecord::ReplaceView { old, new } => {
+                self.views.remove(&old.0);
+                self.note(new.id.0);
+                self.views.insert(new.id.0, new);
+            }
             DdlRecord::Drop(ids) => {
                 for id in ids {
                     self.tables.remove(&id.0);
