@@ -15,7 +15,7 @@ pub(crate) use state::StateTable;
 use crate::catalog::{Catalog, MaterializedView, Object};
 use crate::outcome::BatchStream;
 use crate::session::Session;
-use crate::source::Sources;
+use crate::source::{Replays, Sources};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::Engine;
@@ -165,6 +165,7 @@ pub struct Database {
     planner: SessionState,
     errors: Arc<VersionedTable>,
     sources: Sources,
+    replays: Replays,
 }
 
 impl Database {
@@ -201,6 +202,10 @@ impl Database {
     /// The table of rows that could not be read.
     pub(crate) fn errors(&self) -> &Arc<VersionedTable> {
         &self.errors
+    }
+
+    pub(crate) fn replays(&self) -> &Replays {
+        &self.replays
     }
 
     pub(crate) fn sources(&self) -> &Sources {
@@ -271,6 +276,8 @@ impl Database {
 
     /// Stops sources, seals what is open, flushes the log and joins the workers.
     pub async fn shutdown(&self) -> Result<()> {
+        // First, as whoever writes may wait for a view that waits for its replay.
+        self.replays.stop_all();
         self.sources.stop_all();
         self.engine.shutdown();
         Ok(())

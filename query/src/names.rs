@@ -302,6 +302,13 @@ impl VisitorMut for Expander<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Some(lock) = query.locks.first() {
+            let message = format!("cannot plan query: {lock} is not supported yet");
+            let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
+            return ControlFlow::Break(
+                error.attempt("leave it out: a commit is refused if a row it changes was changed since it was read"),
+            );
+        }
         let names = query
             .with
             .iter()

@@ -263,7 +263,7 @@ impl Session {
                 Ok(command("TRUNCATE TABLE"))
             }
             Ast::Copy { .. } => crate::copy::start(self, ast).await,
-            Ast::StartTransaction { .. } => self.begin(),
+            Ast::StartTransaction { modes, .. } => self.begin(modes),
             Ast::Commit { .. } => self.commit().await,
             Ast::Rollback { savepoint: None, .. } => Ok(self.rollback()),
             Ast::Set(set) => self.set(set),

@@ -22,6 +22,8 @@ pub(crate) struct Transaction {
     pub(crate) failed: bool,
     /// Whether it ends with the message that began it.
     pub(crate) implicit: bool,
+    /// Whether it was begun to read only.
+    pub(crate) only_reads: bool,
     writes: BTreeMap<CollectionId, Pending>,
     next_row_id: i64,
 }
@@ -50,6 +52,7 @@ impl Transaction {
             pin,
             failed: false,
             implicit,
+            only_reads: false,
             writes: BTreeMap::new(),
             next_row_id: -1,
         }

@@ -78,3 +78,17 @@ def test_each_insert_of_a_block_keeps_its_own_rule_for_conflicts(server, db, nam
         db.execute(f"INSERT INTO {name} VALUES (1, 'theirs')")
         assert refused(other, "COMMIT") == "23505"
     assert server.sql(f"SELECT * FROM {name}") == [(1, "theirs")]
+
+
+def test_what_a_block_promises_is_kept_or_refused(server, db, name):
+    db.execute(f"CREATE TABLE {name} (n BIGINT)")
+    db.execute("BEGIN READ ONLY")
+    assert refused(db, f"INSERT INTO {name} VALUES (1)") == "25006"
+    db.execute("ROLLBACK")
+    assert refused(db, "BEGIN ISOLATION LEVEL SERIALIZABLE") == "0A000"
+    assert refused(db, f"SELECT * FROM {name} FOR UPDATE") == "0A000"
+
+
+def test_distinct_from_binds_closer_than_and_and_or(db):
+    row = db.execute("SELECT true IS DISTINCT FROM true OR true, false IS NOT DISTINCT FROM true AND false").fetchone()
+    assert row == (True, False)

@@ -5,7 +5,7 @@ use crate::catalog::{
     Catalog, DdlRecord, ERRORS, Object, PlainView, Table, TableDefinition, ViewDefinition, errors_schema,
     offsets_schema,
 };
-use crate::source::Sources;
+use crate::source::{Replays, Sources};
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Error, Result, Retention, VersionedTable};
 use parking_lot::RwLock;
@@ -62,6 +62,7 @@ impl Database {
             planner,
             errors,
             sources: Sources::default(),
+            replays: Replays::default(),
         });
         database.rebuild(definitions).await?;
         Ok(database)

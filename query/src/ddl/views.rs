@@ -150,6 +150,7 @@ impl Database {
             live = started.status.wait_live() => live,
             _ = abandoned => Err(Error::new(ErrorKind::Unavailable, "VIEW-0003", "the creation of the view was canceled").sqlstate("57014")),
         };
+        self.replays().end(started.definition.id);
         if let Err(error) = live {
             // What cannot even be built from what is there is not created at all.
             let drop = DdlRecord::Drop(vec![started.definition.id]);
@@ -215,7 +216,7 @@ impl Database {
             })
             .await?;
         for (table, feed) in passed.iter().zip(feeds) {
-            self.start_replay(table, created.previous(), feed);
+            self.start_replay(definition.id, table, created.previous(), feed);
         }
         Ok(Arc::new(MaterializedView {
             columns: plan.table.columns.clone(),

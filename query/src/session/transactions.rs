@@ -7,11 +7,12 @@
 //! # Not here
 //! What a transaction holds and how it reads ([`crate::transaction`]).
 
-use super::{Change, Session, TransactionStatus, command};
+use super::{Change, Session, TransactionStatus, command, unsupported};
 use crate::outcome::Outcome;
 use crate::transaction::Transaction;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,6 +74,10 @@ impl Session {
             .transaction
             .as_mut()
             .ok_or_else(|| Error::bug("a change outside a transaction"))?;
+        if transaction.only_reads {
+            let message = "cannot change a table in a read-only transaction";
+            return Err(Error::new(ErrorKind::Invalid, "SQL-0404", message).sqlstate("25006"));
+        }
         match change {
             Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
             Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
@@ -104,10 +109,12 @@ impl Session {
         self.database.engine().wait_visible(epoch).await
     }
 
-    pub(super) fn begin(&mut self) -> Result<Outcome> {
+    pub(super) fn begin(&mut self, modes: &[TransactionMode]) -> Result<Outcome> {
+        let only_reads = only_reads(modes)?;
         match &mut self.transaction {
             Some(transaction) if transaction.implicit => {
                 transaction.implicit = false;
+                transaction.only_reads = only_reads;
                 Ok(command("BEGIN"))
             }
             Some(_) => Ok(Outcome::Command {
@@ -115,7 +122,9 @@ impl Session {
                 notices: vec!["there is already a transaction in progress".into()],
             }),
             None => {
-                self.transaction = Some(Transaction::new(self.database.engine().pin_visible()?, false));
+                let mut transaction = Transaction::new(self.database.engine().pin_visible()?, false);
+                transaction.only_reads = only_reads;
+                self.transaction = Some(transaction);
                 Ok(command("BEGIN"))
             }
         }
@@ -177,4 +186,22 @@ impl Session {
             }
         }
     }
+}
+
+/// What BEGIN asks for: whether the block only reads.
+///
+/// # Errors
+/// `Unsupported`: SERIALIZABLE, which would promise more than a snapshot gives (write skew).
+fn only_reads(modes: &[TransactionMode]) -> Result<bool> {
+    let mut only_reads = false;
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(access) => only_reads = *access == TransactionAccessMode::ReadOnly,
+            TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+                return Err(unsupported("ISOLATION LEVEL SERIALIZABLE").attempt("use REPEATABLE READ"));
+            }
+            TransactionMode::IsolationLevel(_) => {}
+        }
+    }
+    Ok(only_reads)
 }
