@@ -1,5 +1,6 @@
 //! Figures of engine and catalog for `/metrics`.
 
+use super::read::contents;
 use super::{Database, Metric};
 use crate::catalog::Object;
 

@@ -364,7 +364,7 @@ impl OpenScan {
     }
 }
 
-fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, ReadableKind)> {
+pub(super) fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, ReadableKind)> {
     match object {
         Object::Table(table) => table
             .versioned
