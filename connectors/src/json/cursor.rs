@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// `uXXXX`, or two of them as a surrogate pair.
+    /// `u` and four hexadecimal digits, or two such escapes as a surrogate pair.
     fn code_point(&mut self, scratch: &mut Vec<u8>) -> Parsed<()> {
         let first = self.code_unit()?;
         let code = match first {
