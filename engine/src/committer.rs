@@ -249,7 +249,7 @@ impl Committer {
             let record = self.tables.record(epoch, &commit, &checked)?;
             log.append(&record)?;
         }
-        let mut changes = self.tables.apply(epoch, &checked)?;
+        let mut changes = self.tables.apply(epoch, &checked).unwrap_or_else(|error| abort(&error));
         changes.extend(
             commit
                 .passing
@@ -258,8 +258,7 @@ impl Committer {
         );
         let create_view = commit
             .create_view
-            .map(|view| self.create_view(view, epoch))
-            .transpose()?;
+            .map(|view| self.create_view(view, epoch).unwrap_or_else(|error| abort(&error)));
         for id in &commit.drops {
             self.views.remove(id);
             self.tables.remove(*id);
@@ -487,6 +486,12 @@ impl Commit {
         }
         self.passing.extend(later.passing);
     }
+}
+
+/// Ends the process: what is in the log must happen, and did not.
+fn abort(error: &Error) -> ! {
+    tracing::error!("{}", error.render());
+    std::process::abort();
 }
 
 pub(crate) fn duplicate_key(table: &str, key: &str) -> Error {

@@ -110,6 +110,10 @@ impl Recovered {
             return Ok(recovered);
         };
         let (log, replay) = Log::open(&dir, LogOptions::default())?;
+        if let Some(cut) = replay.cut() {
+            let (file, offset, bytes) = (cut.file.display(), cut.offset, cut.bytes);
+            tracing::warn!("log {file}: cut at byte {offset}: the last {bytes} bytes are no whole record");
+        }
         for record in replay {
             let record = record?;
             recovered.tables.replay(&record, &mut |epoch, ddl, tables| {

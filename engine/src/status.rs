@@ -52,6 +52,19 @@ impl ViewStatus {
         }
     }
 
+    /// Waits until the view fails, which may be never.
+    pub async fn wait_failure(&self) -> Error {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if let Some(error) = self.failure() {
+                return error.clone();
+            }
+            moved.await;
+        }
+    }
+
     pub(crate) fn set_live(&self) {
         self.live.store(true, Ordering::Release);
         self.moved.notify_waiters();

@@ -377,16 +377,12 @@ impl Worker {
             }
         }
         let visible = Epoch(visible).max(self.progress.visible());
-        for view in self
-            .views
-            .values()
-            .filter(|view| !view.status().is_live() && view.has_caught_up())
-        {
-            if view.done() >= visible.0 {
-                view.status().set_live();
-            }
-        }
         self.progress.publish(visible, Epoch(finished));
+        // A view is live once a reader of the visible epoch finds its contents there.
+        let waiting = self.views.values().filter(|view| !view.status().is_live());
+        waiting
+            .filter(|view| view.has_caught_up() && view.is_within(visible))
+            .for_each(|view| view.status().set_live());
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! DataFusion's operators wrap integers around and let floats become infinite. [`CheckedArithmetic`] puts checked
 //! functions in their place, once types are coerced; so views, ad-hoc queries and constants folded by the optimiser
-//! have the same rules. NUMERIC is checked by DataFusion's own operators.
+//! have the same rules. NUMERIC would pass its 38 digits until 128 bits are full.
 //!
 //! Casts get PostgreSQL's rules ([`crate::casts`]) here too, as coercion may have added some.
 
 use crate::casts::converted;
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array};
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type};
 use arrow::error::ArrowError;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::config::ConfigOptions;
@@ -18,6 +18,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs, ScalarUDF,
@@ -71,7 +72,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let checked = match (left.get_type(schema), right.get_type(schema)) {
-                (Ok(left), Ok(right)) if left == right => Checked::new(op, &left),
+                (Ok(left), Ok(right)) if left == right || (is_numeric(&left) && is_numeric(&right)) => {
+                    Checked::new(op, &left)
+                }
                 _ => None,
             };
             Ok(match checked {
@@ -118,8 +121,8 @@ impl Checked {
     fn new(operator: Operator, data_type: &DataType) -> Option<Checked> {
         use Operator::{Divide, Minus, Multiply, Plus};
         let is_needed = match operator {
-            Plus | Minus | Multiply => data_type.is_integer() || data_type.is_floating(),
-            Divide => data_type.is_floating(),
+            Plus | Minus | Multiply => data_type.is_integer() || data_type.is_floating() || is_numeric(data_type),
+            Divide => data_type.is_floating() || is_numeric(data_type),
             _ => false,
         };
         is_needed.then(|| Checked {
@@ -157,17 +160,42 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(arguments[0].clone())
+        match is_numeric(&arguments[0]) {
+            true => BinaryTypeCoercer::new(&arguments[0], &self.operator, &arguments[1]).get_result_type(),
+            false => Ok(arguments[0].clone()),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let result =
             apply(&args.args[0], &args.args[1], self.kernel()).map_err(|error| self.explained(error, &args))?;
-        if result.data_type().is_floating() {
-            self.check(&args.args, result)
-        } else {
-            Ok(result)
+        match result.data_type() {
+            DataType::Decimal128(_, _) => check_digits(&result)?,
+            floating if floating.is_floating() => return self.check(&args.args, result),
+            _ => {}
         }
+        Ok(result)
+    }
+}
+
+fn is_numeric(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(_, _))
+}
+
+/// Refuses a NUMERIC of more digits than its type has.
+fn check_digits(result: &ColumnarValue) -> Result<()> {
+    let fits = |value: i128, precision| Decimal128Type::is_valid_decimal_precision(value, precision);
+    let all_fit = match result {
+        ColumnarValue::Array(array) => {
+            let numbers = array.as_primitive::<Decimal128Type>();
+            numbers.iter().flatten().all(|value| fits(value, numbers.precision()))
+        }
+        ColumnarValue::Scalar(ScalarValue::Decimal128(Some(value), precision, _)) => fits(*value, *precision),
+        ColumnarValue::Scalar(_) => true,
+    };
+    match all_fit {
+        true => Ok(()),
+        false => Err(out_of_range("value overflows numeric format")),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - Floats become whole numbers by rounding half to even; DataFusion cuts.
 //! - NUMERIC becomes a float by its digits, rounded once; DataFusion divides two rounded floats.
+//! - A DOUBLE PRECISION that REAL cannot hold is refused; DataFusion makes it infinite, or zero.
 //!
 //! # Parts
 //! [`named`]: names that tell casts apart.
@@ -60,6 +61,7 @@ pub(crate) fn nearest_floats(numbers: &Decimal128Array, to: &DataType) -> ArrayR
 pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
     let function = match (from, to) {
         (DataType::Float32 | DataType::Float64, to) if to.is_integer() => Conversion::new("round_half_even", from),
+        (DataType::Float64, DataType::Float32) => Conversion::new("narrow", to),
         (DataType::Decimal128(_, _), DataType::Float32) => Conversion::new("to_real", to),
         (DataType::Decimal128(_, _), DataType::Float64) => Conversion::new("to_double", to),
         (DataType::Decimal128(_, scale), to) if to.is_integer() && *scale > 0 => {
@@ -71,7 +73,30 @@ pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<E
     Some(Expr::ScalarFunction(call))
 }
 
-/// Rounds floats to whole numbers, or makes NUMERIC a float.
+/// DOUBLE PRECISION as REAL.
+///
+/// # Errors
+/// 22003: the nearest REAL of a number is infinite, or zero though the number is not.
+pub(crate) fn narrowed(doubles: &Float64Array) -> Result<ArrayRef> {
+    let floats: Float32Array = doubles.unary(|value| value as f32);
+    let mut pairs = doubles
+        .iter()
+        .zip(&floats)
+        .filter_map(|(double, float)| double.zip(float));
+    if pairs.any(|(double, float)| float.is_infinite() && double.is_finite()) {
+        return Err(crate::arithmetic::out_of_range("value out of range: overflow"));
+    }
+    let mut pairs = doubles
+        .iter()
+        .zip(&floats)
+        .filter_map(|(double, float)| double.zip(float));
+    if pairs.any(|(double, float)| float == 0.0 && double != 0.0) {
+        return Err(crate::arithmetic::out_of_range("value out of range: underflow"));
+    }
+    Ok(Arc::new(floats))
+}
+
+/// Rounds floats to whole numbers, or makes NUMERIC or DOUBLE PRECISION a float of fewer digits.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Conversion {
     name: &'static str,
@@ -88,11 +113,12 @@ impl Conversion {
         }
     }
 
-    fn convert(&self, array: &ArrayRef) -> ArrayRef {
-        match array.data_type() {
-            DataType::Decimal128(_, _) => nearest_floats(array.as_primitive(), &self.to),
+    fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        Ok(match (array.data_type(), &self.to) {
+            (DataType::Decimal128(_, _), to) => nearest_floats(array.as_primitive(), to),
+            (DataType::Float64, DataType::Float32) => narrowed(array.as_primitive())?,
             _ => round_half_even(array),
-        }
+        })
     }
 }
 
@@ -111,9 +137,9 @@ impl ScalarUDFImpl for Conversion {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(match &args.args[0] {
-            ColumnarValue::Array(array) => ColumnarValue::Array(self.convert(array)),
+            ColumnarValue::Array(array) => ColumnarValue::Array(self.convert(array)?),
             ColumnarValue::Scalar(scalar) => {
-                let converted = self.convert(&scalar.to_array()?);
+                let converted = self.convert(&scalar.to_array()?)?;
                 ColumnarValue::Scalar(ScalarValue::try_from_array(&converted, 0)?)
             }
         })

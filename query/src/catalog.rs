@@ -6,13 +6,17 @@
 //! # Not here
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
+use crate::parse::Parsed;
+use crate::plan::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::port::Options;
 use cenote_engine::{ROW_ID, ViewStatus};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
+use datafusion::sql::sqlparser::ast::DataType as SqlType;
+use datafusion::sql::sqlparser::parser::Parser;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The schema that unqualified names are in.
@@ -53,6 +57,13 @@ pub enum DdlRecord {
     CreateView(ViewDefinition),
     /// Objects dropped, by collection.
     Drop(Vec<CollectionId>),
+    /// A plain view that takes the place of another.
+    ReplaceView {
+        /// The view that goes.
+        old: CollectionId,
+        /// The view that comes.
+        new: ViewDefinition,
+    },
 }
 
 /// A table or source as declared.
@@ -100,6 +111,8 @@ pub struct Table {
     pub definition: TableDefinition,
     /// Columns that users see.
     pub columns: SchemaRef,
+    /// The most characters that each column's texts have.
+    pub lengths: Vec<Option<u64>>,
     /// Contents; `None` for a source, and for a transient table.
     pub versioned: Option<Arc<VersionedTable>>,
     /// Offsets of its connector.
@@ -132,6 +145,22 @@ pub struct MaterializedView {
     pub created: Epoch,
     /// Collections it reads, directly.
     pub reads: Vec<CollectionId>,
+}
+
+impl MaterializedView {
+    /// Refuses an epoch before the view's first: its contents then are not known, which is not the same as empty.
+    ///
+    /// # Errors
+    /// `Expired` 55000.
+    pub(crate) fn check_there_at(&self, epoch: Epoch) -> Result<()> {
+        if epoch >= self.created {
+            return Ok(());
+        }
+        let name = &self.definition.name;
+        let message = format!("cannot read \"{name}\" at epoch {epoch}: it was made after that");
+        let error = Error::new(ErrorKind::Expired, "STATE-0106", message).sqlstate("55000");
+        Err(error.fact("first epoch", self.created))
+    }
 }
 
 /// An object in `public`.
@@ -225,6 +254,19 @@ impl Catalog {
         self.objects.values()
     }
 
+    /// The status of a view and of every view that it reads, directly or through others.
+    pub fn views_under(&self, view: &MaterializedView) -> Vec<Arc<ViewStatus>> {
+        let (mut found, mut seen) = (vec![view.status.clone()], BTreeSet::new());
+        let mut ahead = view.reads.clone();
+        while let Some(id) = ahead.pop() {
+            if let (true, Some(Object::MaterializedView(input))) = (seen.insert(id), self.by_id(id)) {
+                found.push(input.status.clone());
+                ahead.extend(&input.reads);
+            }
+        }
+        found
+    }
+
     /// All materialized views in the order of their creation.
     pub fn materialized_views(&self) -> Vec<&Arc<MaterializedView>> {
         let mut views: Vec<_> = self
@@ -286,13 +328,24 @@ impl Catalog {
         self.objects
             .values()
             .filter(|object| match object {
-                Object::MaterializedView(view) => view.reads.contains(&id),
-                Object::View(view) => self
-                    .by_id(id)
-                    .is_some_and(|read| names_object(&view.definition.query, read.name())),
+                // Plain views are inlined: what they are needed for only its text tells.
+                Object::MaterializedView(view) => view.reads.contains(&id) || self.is_named(id, &view.definition),
+                Object::View(view) => self.is_named(id, &view.definition),
                 Object::Table(_) => false,
             })
             .collect()
+    }
+
+    /// Whether a view's query names an object.
+    fn is_named(&self, id: CollectionId, view: &ViewDefinition) -> bool {
+        let Some(object) = self.by_id(id) else { return false };
+        let statements = crate::parse::parse_script(&view.query).unwrap_or_default();
+        statements.iter().any(|statement| match &*statement.parsed {
+            Parsed::Sql { ast, .. } => named_relations(ast)
+                .iter()
+                .any(|(schema, name)| schema.as_deref().unwrap_or(PUBLIC) == PUBLIC && name == object.name()),
+            _ => false,
+        })
     }
 
     /// The error for a name that is not there, with near names.
@@ -315,16 +368,6 @@ impl Catalog {
             None => error,
         }
     }
-}
-
-/// Whether a query's text names an object as a word of its own; plain views are inlined, so only their text tells.
-fn names_object(query: &str, name: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    query.match_indices(name).any(|(at, _)| {
-        let before = query[..at].chars().next_back();
-        let after = query[at + name.len()..].chars().next();
-        !before.is_some_and(is_part) && !after.is_some_and(is_part)
-    })
 }
 
 impl TableDefinition {
@@ -361,12 +404,14 @@ impl TableDefinition {
 
 /// The Arrow type of a declared type's text.
 pub fn parse_type(text: &str) -> Result<DataType> {
-    use datafusion::sql::sqlparser::parser::Parser;
-    let parsed = Parser::new(&crate::parse::Postgres)
-        .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_data_type())
-        .map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))?;
-    crate::types::column_type(&parsed)
+    crate::types::column_type(&parse_sql_type(text)?)
+}
+
+/// Reads a declared type's text again.
+pub(crate) fn parse_sql_type(text: &str) -> Result<SqlType> {
+    let parser = Parser::new(&crate::parse::Postgres).try_with_sql(text);
+    let parsed = parser.and_then(|mut parser| parser.parse_data_type());
+    parsed.map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
 }
 
 /// Columns of `cenote_catalog.errors`.

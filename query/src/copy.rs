@@ -8,10 +8,11 @@ mod format;
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::ddl::writable_table;
-use crate::dml::{assign, check_not_null};
+use crate::dml::{assign, check_columns};
+use crate::error::unsupported;
 use crate::names::folded;
 use crate::outcome::{CopyIn, Outcome};
-use crate::session::{Session, unsupported};
+use crate::session::Session;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -140,7 +141,7 @@ impl Copy {
             }
         });
         let batch = Changes::batch(nullable(&self.table.columns), complete.collect::<Result<_>>()?, rows)?;
-        check_not_null(&self.table, &batch)?;
+        check_columns(&self.table, &batch)?;
         self.batches.push(batch);
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 mod append;
 mod follow;
+mod lookup;
+mod metrics;
 mod open;
 mod read;
 mod state;
@@ -13,17 +15,19 @@ pub(crate) use state::StateTable;
 use crate::catalog::{Catalog, MaterializedView, Object};
 use crate::outcome::BatchStream;
 use crate::session::Session;
-use crate::source::Sources;
+use crate::source::{Replays, Sources};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::Engine;
+use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{ConnectorRegistry, PathPolicy};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
 use datafusion::execution::SessionState;
-use parking_lot::RwLock;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How to open a database.
 #[derive(Clone)]
@@ -155,12 +159,13 @@ pub struct Metric {
 pub struct Database {
     config: DatabaseConfig,
     engine: Engine,
-    catalog: RwLock<Arc<Catalog>>,
+    catalog: watch::Sender<Arc<Catalog>>,
     /// Held while the catalog is being changed, so that changes follow each other.
     changing: tokio::sync::Mutex<()>,
     planner: SessionState,
     errors: Arc<VersionedTable>,
     sources: Sources,
+    replays: Replays,
 }
 
 impl Database {
@@ -171,11 +176,11 @@ impl Database {
 
     /// The catalog as it is now.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().clone()
+        self.catalog.borrow().clone()
     }
 
     pub(crate) fn set_catalog(&self, catalog: Catalog) {
-        *self.catalog.write() = Arc::new(catalog);
+        self.catalog.send_replace(Arc::new(catalog));
     }
 
     pub(crate) async fn lock_catalog(&self) -> tokio::sync::MutexGuard<'_, ()> {
@@ -199,13 +204,17 @@ impl Database {
         &self.errors
     }
 
+    pub(crate) fn replays(&self) -> &Replays {
+        &self.replays
+    }
+
     pub(crate) fn sources(&self) -> &Sources {
         &self.sources
     }
 
     /// Refuses to read a view that has failed, or that reads one.
     pub(crate) fn check_view(&self, view: &MaterializedView) -> Result<()> {
-        let Some((failed, cause)) = failure_under(&self.catalog(), view) else {
+        let Some((failed, cause)) = failure_under(&self.catalog(), view, &mut BTreeSet::new()) else {
             return Ok(());
         };
         let name = &view.definition.name;
@@ -267,6 +276,8 @@ impl Database {
 
     /// Stops sources, seals what is open, flushes the log and joins the workers.
     pub async fn shutdown(&self) -> Result<()> {
+        // First, as whoever writes may wait for a view that waits for its replay.
+        self.replays.stop_all();
         self.sources.stop_all();
         self.engine.shutdown();
         Ok(())
@@ -274,12 +285,22 @@ impl Database {
 }
 
 /// The view whose failure stops `view`, and the cause: of the views it reads first, which fail it in turn.
-fn failure_under(catalog: &Catalog, view: &MaterializedView) -> Option<(String, Error)> {
+///
+/// # Arguments
+/// - `seen`: views that were looked at, so that one that many read is looked at once.
+fn failure_under(
+    catalog: &Catalog,
+    view: &MaterializedView,
+    seen: &mut BTreeSet<CollectionId>,
+) -> Option<(String, Error)> {
+    if !seen.insert(view.definition.id) {
+        return None;
+    }
     let inputs = view.reads.iter().filter_map(|id| match catalog.by_id(*id) {
         Some(Object::MaterializedView(input)) => Some(input),
         _ => None,
     });
-    let mut failures = inputs.filter_map(|input| failure_under(catalog, input));
+    let mut failures = inputs.filter_map(|input| failure_under(catalog, input, seen));
     failures.next().or_else(|| {
         let cause = view.status.failure()?;
         Some((view.definition.name.clone(), cause.clone()))

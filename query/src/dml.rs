@@ -2,7 +2,7 @@
 
 use crate::catalog::Table;
 use crate::ddl::writable_table;
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, unsupported};
 use crate::names::folded;
 use crate::plan::{ReadView, bind};
 use crate::transaction::Transaction;
@@ -13,24 +13,15 @@ use cenote_engine::{OnConflict, is_row_numbered};
 use cenote_statestore::{Changes, Error, ErrorKind, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName, OnConflict as OnConflictAst,
-    OnConflictAction, OnInsert, SelectItem, SetExpr, Statement as Ast, TableFactor, TableObject, TableWithJoins,
-    Truncate, Update, UpdateTableFromKind,
+    Assignment, AssignmentTarget, ConflictTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName,
+    OnConflict as OnConflictAst, OnConflictAction, OnInsert, SelectItem, SetExpr, Statement as Ast, TableFactor,
+    TableObject, TableWithJoins, Truncate, Update, UpdateTableFromKind,
 };
 use futures::TryStreamExt;
 use std::cmp::Ordering;
 use std::sync::Arc;
-
-fn unsupported(clause: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "SQL-0002",
-        format!("cannot run statement: {clause} is not supported yet"),
-    )
-}
 
 /// INSERT.
 ///
@@ -49,7 +40,7 @@ pub(crate) async fn insert(
         return Err(unsupported("INSERT into a function"));
     };
     let table = writable_table(&view.catalog, name)?;
-    let on_conflict = conflict_rule(insert.on.as_ref())?;
+    let on_conflict = conflict_rule(&table, insert.on.as_ref())?;
     let mut plain = insert.clone();
     plain.on = None;
     let view = ReadView {
@@ -76,7 +67,7 @@ pub(crate) async fn insert(
     };
     let rows = run(&state, bind(dml.input.as_ref().clone(), parameters)?).await?;
     let rows = conform(rows, &table.columns)?;
-    check_not_null(&table, &rows)?;
+    check_columns(&table, &rows)?;
     transaction.insert(&table, rows, on_conflict)
 }
 
@@ -121,15 +112,42 @@ fn width_of(body: &SetExpr) -> Option<usize> {
     }
 }
 
-fn conflict_rule(on: Option<&OnInsert>) -> Result<OnConflict> {
+fn conflict_rule(table: &Table, on: Option<&OnInsert>) -> Result<OnConflict> {
     match on {
         None => Ok(OnConflict::Refuse),
         Some(OnInsert::OnConflict(OnConflictAst {
-            conflict_target: _,
+            conflict_target,
             action: OnConflictAction::DoNothing,
-        })) => Ok(OnConflict::Ignore),
+        })) => {
+            if let Some(target) = conflict_target {
+                check_target(table, target)?;
+            }
+            Ok(OnConflict::Ignore)
+        }
         Some(other) => Err(unsupported(other)),
     }
+}
+
+/// The columns of ON CONFLICT must be those that a table's rows are told apart by.
+fn check_target(table: &Table, target: &ConflictTarget) -> Result<()> {
+    let ConflictTarget::Columns(columns) = target else {
+        return Err(unsupported("ON CONFLICT ON CONSTRAINT"));
+    };
+    let mut named: Vec<String> = columns.iter().map(folded).collect();
+    let key = table.definition.primary_key.iter();
+    let mut key: Vec<String> = key
+        .map(|column| table.definition.columns[*column].name.clone())
+        .collect();
+    named.sort();
+    key.sort();
+    if named == key {
+        return Ok(());
+    }
+    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+    let error = Error::new(ErrorKind::Invalid, "SQL-0311", message).sqlstate("42P10");
+    Err(error
+        .fact("columns", named.join(", "))
+        .fact("primary key", key.join(", ")))
 }
 
 /// UPDATE.
@@ -151,7 +169,13 @@ pub(crate) async fn update(
     let (table, alias) = target(&view, &update.table)?;
     let mut set = Vec::new();
     for assignment in &update.assignments {
-        set.push(assigned(&table, assignment)?);
+        let (position, sql) = assigned(&table, assignment)?;
+        if set.iter().any(|(known, _)| *known == position) {
+            let name = &table.definition.columns[position].name;
+            let message = format!("multiple assignments to same column \"{name}\"");
+            return Err(Error::new(ErrorKind::Invalid, "SQL-0304", message).sqlstate("42601"));
+        }
+        set.push((position, sql));
     }
     let from = match &update.from {
         None => String::new(),
@@ -183,7 +207,7 @@ pub(crate) async fn update(
         columns[*position] = assign(matched.column(width + i), stored.field(*position))?;
     }
     let new = RecordBatch::try_new(nullable(&stored), columns)?;
-    check_not_null(&table, &new)?;
+    check_columns(&table, &new)?;
     let new = Changes::relabel(new, stored)?;
     let count = old.num_rows();
     transaction.replace(&table, old, new)?;
@@ -356,7 +380,7 @@ fn first_of_each(rows: RecordBatch, table: &Table) -> Result<RecordBatch> {
 pub(crate) async fn run(state: &SessionState, plan: LogicalPlan) -> Result<RecordBatch> {
     let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
     let schema = physical.schema();
-    let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let stream = crate::threads::compute(state, physical)?;
     let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
     Ok(concat_batches(&schema, &batches)?)
 }
@@ -401,6 +425,10 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
             crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
         }
+        (DataType::Float64, DataType::Float32) => {
+            let narrowed = crate::casts::narrowed(arrow::array::AsArray::as_primitive(array));
+            narrowed.map_err(|error| from_datafusion(error).fact("column", field.name()))?
+        }
         _ => array.clone(),
     };
     cast_with_options(&via, field.data_type(), &options).map_err(|error| {
@@ -410,8 +438,8 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     })
 }
 
-/// Refuses NULL where a column has none.
-pub(crate) fn check_not_null(table: &Table, rows: &RecordBatch) -> Result<()> {
+/// Refuses what a column does not take: NULL where it has none, texts beyond its length.
+pub(crate) fn check_columns(table: &Table, rows: &RecordBatch) -> Result<()> {
     for (column, array) in table.definition.columns.iter().zip(rows.columns()) {
         if column.not_null && array.null_count() > 0 {
             return Err(Error::new(
@@ -425,5 +453,5 @@ pub(crate) fn check_not_null(table: &Table, rows: &RecordBatch) -> Result<()> {
             .sqlstate("23502"));
         }
     }
-    Ok(())
+    crate::lengths::check(&table.definition.columns, &table.lengths, rows)
 }

@@ -4,6 +4,12 @@ use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
+/// The error of a clause that is not built.
+pub(crate) fn unsupported(clause: impl std::fmt::Display) -> Error {
+    let message = format!("cannot run statement: {clause} is not supported yet");
+    Error::new(ErrorKind::Unsupported, "SQL-0002", message)
+}
+
 /// Translates an error of planning or execution.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);

@@ -10,6 +10,7 @@
 
 use crate::types::NUMERIC_DIGITS_MAX;
 use crate::walk;
+use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause, NamedWindowExpr, OrderByKind,
     Query, Select, SetExpr, Statement, TableFactor, Value, VisitorMut, WindowFrame, WindowFrameBound, WindowSpec,
@@ -19,7 +20,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// Gives the number literals of a statement their types.
-pub(crate) fn type_literals(statement: &mut Statement) {
+///
+/// # Errors
+/// `Invalid` 22003: a number has more digits than NUMERIC holds.
+pub(crate) fn type_literals(statement: &mut Statement) -> Result<()> {
     let mut literals = Literals {
         whole: true,
         ..Literals::default()
@@ -30,7 +34,10 @@ pub(crate) fn type_literals(statement: &mut Statement) {
     {
         literals.whole = false;
     }
-    let _ = walk::change(statement, &mut literals);
+    match walk::change(statement, &mut literals) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
 }
 
 #[derive(Default)]
@@ -66,9 +73,9 @@ impl Literals {
 }
 
 impl VisitorMut for Literals {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         if let Some(order_by) = &query.order_by
             && let OrderByKind::Expressions(items) = &order_by.kind
         {
@@ -94,7 +101,7 @@ impl VisitorMut for Literals {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         if let GroupByExpr::Expressions(items, _) = &select.group_by {
             items.iter().for_each(|item| self.leave(item));
         }
@@ -106,17 +113,17 @@ impl VisitorMut for Literals {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         self.table_functions += is_function(factor) as usize;
         ControlFlow::Continue(())
     }
 
-    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         self.table_functions -= is_function(factor) as usize;
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         match expr {
             Expr::Function(function) => {
                 if let Some(WindowType::WindowSpec(window)) = &function.over {
@@ -129,13 +136,20 @@ impl VisitorMut for Literals {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if self.table_functions == 0
             && !self.counts.contains(&(expr as *const Expr))
             && let Expr::Value(value) = expr
             && let Value::Number(text, _) = &value.value
             && let Some(data_type) = own_type(text).filter(|found| self.whole || *found != DataType::Int4(None))
         {
+            if data_type == DataType::DoublePrecision && digits_of(text) > NUMERIC_DIGITS_MAX as usize {
+                let error = too_long(text);
+                return ControlFlow::Break(match value.span.start.column {
+                    0 => error,
+                    column => error.position(column as usize),
+                });
+            }
             // A cast of a text keeps every digit; DataFusion reads whole numbers itself.
             let mut literal = value.clone();
             if data_type != DataType::Int4(None) {
@@ -174,6 +188,23 @@ fn own_type(text: &str) -> Option<DataType> {
     whole.then_some(DataType::Numeric(ExactNumberInfo::PrecisionAndScale(digits as u64, 0)))
 }
 
+/// Digits of a number from its first to its last that is not zero.
+fn digits_of(text: &str) -> usize {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    digits.trim_matches('0').len()
+}
+
+fn too_long(text: &str) -> Error {
+    let message = format!("cannot read number {text}: NUMERIC holds {NUMERIC_DIGITS_MAX} digits");
+    Error::new(ErrorKind::Invalid, "SQL-0310", message)
+        .sqlstate("22003")
+        .fact("digits", digits_of(text))
+        .attempt(format!(
+            "'{text}'::double precision, if the nearest of its values will do"
+        ))
+}
+
 /// Digits that a decimal number needs, and how many of them stand after the point.
 fn decimal_size(text: &str) -> Option<(i64, i64)> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -200,6 +231,13 @@ mod tests {
         assert_eq!(own_type("1.5"), None);
         assert_eq!(own_type("1e300"), Some(DataType::DoublePrecision));
         assert_eq!(own_type("5e-324"), Some(DataType::DoublePrecision));
+    }
+
+    #[test]
+    fn digits_are_counted_without_zeros_at_the_ends() {
+        assert_eq!(digits_of("1e300"), 1);
+        assert_eq!(digits_of("0.00120"), 2);
+        assert_eq!(digits_of(&"9".repeat(39)), 39);
     }
 
     #[test]

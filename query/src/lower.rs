@@ -23,6 +23,7 @@ use cenote_statestore::{Changes, Error, ErrorKind, Result, TableSchema};
 use datafusion::common::{DFSchema, DFSchemaRef, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, TableScan};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use std::collections::HashMap;
@@ -151,6 +152,10 @@ impl Lowering {
         let Some(table) = (provider.as_ref() as &dyn std::any::Any).downcast_ref::<CollectionTable>() else {
             return Err(not_supported(format!("reading {}", scan.table_name)));
         };
+        if table.id == CollectionId(u64::MAX) {
+            // Made for one statement: nobody would tell the view of changes.
+            return Err(not_supported(format!("reading {}", scan.table_name)));
+        }
         let input = self.add_input(table.id, &table.columns);
         let qualified = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table.columns)
             .map_err(crate::error::from_datafusion)?;
@@ -188,11 +193,15 @@ impl Lowering {
         })
     }
 
-    fn filter(&mut self, input: Lowered, predicate: &Expr) -> Result<Lowered> {
-        let expr = physical(predicate, &input.schema)?;
-        let schema = self.schema_of(input.node);
-        let node = self.add_steps(input.node, Step::Filter(expr), schema);
-        Ok(Lowered { node, ..input })
+    /// Keeps rows. Parts of an AND are steps of their own: whether `b <> 0 AND a / b > 1` fails must not depend on
+    /// which rows come in one batch.
+    fn filter(&mut self, mut input: Lowered, predicate: &Expr) -> Result<Lowered> {
+        for part in split_conjunction(predicate) {
+            let expr = physical(part, &input.schema)?;
+            let schema = self.schema_of(input.node);
+            input.node = self.add_steps(input.node, Step::Filter(expr), schema);
+        }
+        Ok(input)
     }
 
     /// Computes columns.

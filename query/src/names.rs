@@ -1,25 +1,18 @@
-//! PostgreSQL's names of unnamed output columns, and views put in place of their names.
+//! PostgreSQL's names of unnamed output columns, as a rewrite of the parsed statement before it is planned.
 //!
-//! Both are rewrites of the parsed statement before it is planned: every unnamed item of a select list is given the
-//! name PostgreSQL gives it. Names that repeat in one list get a hidden suffix, because the planner wants them
+//! Every unnamed item of a select list is given the name PostgreSQL gives it. Names that repeat in one list get a hidden suffix, because the planner wants them
 //! different; [`shown_name`] takes it off again.
 
-use crate::catalog::{Catalog, Object, ViewDefinition};
-use crate::past::epoch_at;
 use crate::walk;
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, TableAlias,
-    TableAliasColumnDef, TableFactor, Value, Visitor, VisitorMut,
+    Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, Visitor,
+    VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Separates a repeated name from its number.
 const REPEAT: char = '\u{1}';
-
-/// How deeply views may stand on plain views.
-const VIEW_DEPTH_MAX: usize = 64;
 
 /// The name a user sees.
 pub fn shown_name(name: &str) -> &str {
@@ -270,166 +263,6 @@ fn short_type_name(data_type: &datafusion::sql::sqlparser::ast::DataType) -> Str
         other => other,
     }
     .to_string()
-}
-
-/// Puts the query of every plain view in the place of its name, and names tables of past epochs as such.
-///
-/// # Errors
-/// `Invalid` 54001: views stand too deep on each other.
-pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
-    let mut expander = Expander {
-        catalog,
-        hidden: Vec::new(),
-        depth: 0,
-        past: None,
-    };
-    match walk::change(statement, &mut expander) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(error),
-    }
-}
-
-struct Expander<'a> {
-    catalog: &'a Catalog,
-    /// Names of common table expressions in scope, which hide views.
-    hidden: Vec<HashSet<String>>,
-    depth: usize,
-    /// The epoch that the view being expanded is read at.
-    past: Option<Epoch>,
-}
-
-impl VisitorMut for Expander<'_> {
-    type Break = Error;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let names = query
-            .with
-            .iter()
-            .flat_map(|with| &with.cte_tables)
-            .map(|cte| folded(&cte.alias.name));
-        self.hidden.push(names.collect());
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
-        self.hidden.pop();
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        if let Err(error) = refuse_clauses(factor) {
-            return ControlFlow::Break(error);
-        }
-        let TableFactor::Table {
-            name,
-            alias,
-            args: None,
-            version,
-            ..
-        } = factor
-        else {
-            return ControlFlow::Continue(());
-        };
-        let past = version.take().as_ref().and_then(epoch_at).or(self.past);
-        let public = public_name(name);
-        if public
-            .as_ref()
-            .is_some_and(|name| self.hidden.iter().any(|names| names.contains(name)))
-        {
-            return ControlFlow::Continue(());
-        }
-        let object = public.as_ref().and_then(|name| self.catalog.get(name));
-        if let Some(Object::View(view)) = object {
-            match self.subquery(&view.definition, past, alias.take()) {
-                Ok(derived) => *factor = derived,
-                Err(error) => return ControlFlow::Break(error),
-            }
-        } else if let Some(epoch) = past {
-            crate::past::qualify(name, alias, epoch);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-impl Expander<'_> {
-    /// The query of a view, in the place of its name.
-    fn subquery(&self, view: &ViewDefinition, past: Option<Epoch>, alias: Option<TableAlias>) -> Result<TableFactor> {
-        let name = &view.name;
-        if self.depth > VIEW_DEPTH_MAX {
-            let error = Error::new(
-                ErrorKind::Invalid,
-                "SQL-0004",
-                "cannot plan query: its views are too deep",
-            );
-            return Err(error
-                .sqlstate("54001")
-                .fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
-        }
-        let statements = crate::parse::parse_script(&view.query)?;
-        let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
-            return Err(Error::bug(format!("view \"{name}\" holds no query")));
-        };
-        let mut ast = (**ast).clone();
-        name_outputs(&mut ast);
-        let mut inner = Expander {
-            catalog: self.catalog,
-            hidden: Vec::new(),
-            depth: self.depth + 1,
-            past,
-        };
-        if let ControlFlow::Break(error) = walk::change(&mut ast, &mut inner) {
-            return Err(error);
-        }
-        let Statement::Query(subquery) = ast else {
-            return Err(Error::bug(format!("view \"{name}\" holds no query")));
-        };
-        let own_columns = view.columns.iter().map(|column| TableAliasColumnDef {
-            name: Ident::with_quote('"', column),
-            data_type: None,
-        });
-        let mut alias = alias.unwrap_or_else(|| TableAlias {
-            explicit: true,
-            name: Ident::with_quote('"', name),
-            columns: Vec::new(),
-            at: None,
-        });
-        if alias.columns.is_empty() {
-            alias.columns = own_columns.collect();
-        }
-        Ok(TableFactor::Derived {
-            lateral: false,
-            subquery,
-            alias: Some(alias),
-            sample: None,
-        })
-    }
-}
-
-/// Refuses what may stand behind a table's name and would be passed over by the planner.
-fn refuse_clauses(factor: &TableFactor) -> Result<()> {
-    let clause = match factor {
-        TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => "TABLESAMPLE",
-        TableFactor::Table {
-            with_ordinality: true, ..
-        } => "WITH ORDINALITY",
-        TableFactor::Table {
-            version: Some(_),
-            args: Some(_),
-            ..
-        } => "AS OF behind a function",
-        TableFactor::Table {
-            with_hints,
-            partitions,
-            json_path,
-            index_hints,
-            ..
-        } if !with_hints.is_empty() || !partitions.is_empty() || json_path.is_some() || !index_hints.is_empty() => {
-            "a hint behind a table's name"
-        }
-        _ => return Ok(()),
-    };
-    let message = format!("cannot plan query: {clause} is not supported yet");
-    Err(Error::new(ErrorKind::Unsupported, "SQL-0301", message))
 }
 
 /// The name in `public` that an object name means, if it can mean one.

@@ -117,8 +117,9 @@ impl Tables {
     fn of(ast: &Ast) -> Tables {
         let mut reading = Reading::default();
         let _ = walk::read(ast, &mut reading);
-        let is_stored = |name: &Option<String>| name.as_ref().is_none_or(|name| !reading.common.contains(name));
-        let stored = reading.tables.iter().filter(|(name, _)| is_stored(name));
+        let is_common = |name: &Option<String>| name.as_ref().is_some_and(|name| reading.common.contains(name));
+        let is_stored = |(name, epoch): &&(Option<String>, Option<Epoch>)| epoch.is_some() || !is_common(name);
+        let stored = reading.tables.iter().filter(is_stored);
         Tables(stored.map(|(_, epoch)| *epoch).collect())
     }
 }

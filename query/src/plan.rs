@@ -4,6 +4,11 @@
 //! The planner's configuration (PostgreSQL's rules where DataFusion lets us choose), the schemas that names resolve
 //! in, and the choice of optimiser rules for views.
 
+mod references;
+mod schemas;
+
+pub(crate) use references::named_relations;
+
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
@@ -11,14 +16,12 @@ use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
-use crate::walk;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use cenote_engine::is_row_numbered;
 use cenote_engine::plan::CollectionId;
 use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::config::Dialect;
 use datafusion::common::{DFSchema, ParamValues};
 use datafusion::error::{DataFusionError, Result as PlanResult};
@@ -31,10 +34,11 @@ use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as PlanStatement;
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as Ast, Visitor};
+use datafusion::sql::sqlparser::ast::Statement as Ast;
+use references::check_references;
+use schemas::Catalogs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -80,7 +84,8 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     let mut options = SessionConfig::new()
         .with_default_catalog_and_schema(DATABASE, PUBLIC)
         .with_target_partitions(config.workers.max(1))
-        .with_batch_size(crate::provider::ROWS_PER_BATCH);
+        .with_batch_size(crate::provider::ROWS_PER_BATCH)
+        .with_extension(Arc::new(crate::threads::QueryThreads::default()));
     let parser = &mut options.options_mut().sql_parser;
     parser.parse_float_as_decimal = true;
     parser.map_string_types_to_utf8view = false;
@@ -96,6 +101,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_optimizer_rules(rules_for_all())
         .build();
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
+    state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
 }
@@ -152,11 +158,11 @@ impl ReadView {
         if !touches {
             check_references(&ast, self)?;
         }
-        crate::names::expand_views(&mut ast, &self.catalog)?;
+        crate::expand::expand_views(&mut ast, &self.catalog)?;
         if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
-        crate::literal::type_literals(&mut ast);
+        crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
@@ -275,6 +281,8 @@ impl ReadView {
             Object::MaterializedView(view) => {
                 if !self.plans_only {
                     self.database.check_view(view).map_err(crate::provider::outside)?;
+                    view.check_there_at(self.pin.epoch())
+                        .map_err(crate::provider::outside)?;
                 }
                 self.versioned(view.definition.id, &view.versioned, view.columns.clone())
             }
@@ -370,77 +378,6 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
         .map_err(from_datafusion)
 }
 
-/// All relations that a statement names: schema, name.
-pub(crate) fn named_relations(ast: &Ast) -> Vec<(Option<String>, String)> {
-    let relations = relations(ast).into_iter();
-    relations.map(|relation| (relation.schema, relation.name)).collect()
-}
-
-/// A relation as a statement names it.
-struct Relation {
-    schema: Option<String>,
-    name: String,
-    /// Position in the statement.
-    position: usize,
-}
-
-fn relations(ast: &Ast) -> Vec<Relation> {
-    struct Relations(Vec<Relation>);
-    impl Visitor for Relations {
-        type Break = ();
-        fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
-            let parts: Vec<&Ident> = relation.0.iter().filter_map(|part| part.as_ident()).collect();
-            if let [before @ .., name] = parts.as_slice() {
-                self.0.push(Relation {
-                    schema: before.last().map(|schema| crate::names::folded(schema)),
-                    name: crate::names::folded(name),
-                    position: parts[0].span.start.column as usize,
-                });
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut relations = Relations(Vec::new());
-    let _ = walk::read(ast, &mut relations);
-    relations.0
-}
-
-/// Gives names that mean nothing PostgreSQL's error, with near names, before DataFusion gives its own.
-fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
-    let hidden = common_table_names(ast);
-    for Relation { schema, name, position } in relations(ast) {
-        let schema = schema.as_deref().unwrap_or(PUBLIC);
-        if schema == CATALOG_SCHEMA {
-            crate::system::check_name(&name).map_err(|error| error.position(position))?;
-        }
-        if schema == PUBLIC && !hidden.contains(&name) && view.catalog.get(&name).is_none() && !name.starts_with("pg_")
-        {
-            // Table functions are resolved by the planner.
-            if view.database.planner().table_functions().contains_key(&name) {
-                continue;
-            }
-            return Err(view.catalog.missing(&name).position(position));
-        }
-    }
-    Ok(())
-}
-
-fn common_table_names(ast: &Ast) -> BTreeSet<String> {
-    struct Names(BTreeSet<String>);
-    impl Visitor for Names {
-        type Break = ();
-        fn pre_visit_query(&mut self, query: &datafusion::sql::sqlparser::ast::Query) -> ControlFlow<()> {
-            let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-            self.0
-                .extend(tables.map(|table| crate::names::folded(&table.alias.name)));
-            ControlFlow::Continue(())
-        }
-    }
-    let mut names = Names(BTreeSet::new());
-    let _ = walk::read(ast, &mut names);
-    names.0
-}
-
 impl Database {
     /// The database as a statement reads it now.
     ///
@@ -496,104 +433,5 @@ impl Database {
             self.engine().retention().pin(epoch)
         };
         pinned.map_err(|error| error.fact("newest", format!("epoch {visible}")))
-    }
-}
-
-#[derive(Clone)]
-struct Catalogs {
-    view: ReadView,
-}
-
-#[derive(Clone)]
-struct Schemas {
-    view: ReadView,
-}
-
-#[derive(Clone)]
-struct Relations {
-    view: ReadView,
-    schema: String,
-}
-
-macro_rules! opaque_debug {
-    ($($name:ident),*) => {
-        $(impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(stringify!($name))
-            }
-        })*
-    };
-}
-opaque_debug!(Catalogs, Schemas, Relations);
-
-impl CatalogProviderList for Catalogs {
-    fn register_catalog(&self, _name: String, _catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
-        None
-    }
-
-    fn catalog_names(&self) -> Vec<String> {
-        vec![DATABASE.into()]
-    }
-
-    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        let view = match crate::past::epoch_of_catalog(name) {
-            Some(epoch) => self.view.at(epoch)?,
-            None if name == DATABASE || self.view.is_current_database(name) => self.view.clone(),
-            None => return None,
-        };
-        Some(Arc::new(Schemas { view }))
-    }
-}
-
-impl CatalogProvider for Schemas {
-    fn schema_names(&self) -> Vec<String> {
-        [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA, pg_catalog::SCHEMA]
-            .map(String::from)
-            .to_vec()
-    }
-
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        self.schema_names().iter().any(|known| known == name).then(|| {
-            Arc::new(Relations {
-                view: self.view.clone(),
-                schema: name.to_string(),
-            }) as Arc<dyn SchemaProvider>
-        })
-    }
-}
-
-#[async_trait]
-impl SchemaProvider for Relations {
-    fn table_names(&self) -> Vec<String> {
-        match self.schema.as_str() {
-            PUBLIC => self
-                .view
-                .catalog
-                .objects()
-                .map(|object| object.name().to_string())
-                .collect(),
-            CATALOG_SCHEMA => crate::system::TABLES.iter().map(|name| name.to_string()).collect(),
-            pg_catalog::SCHEMA => pg_catalog::table_names(),
-            _ => self
-                .view
-                .database
-                .state_tables(&self.view.catalog)
-                .into_iter()
-                .map(|table| table.schema.name)
-                .collect(),
-        }
-    }
-
-    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
-        match self.schema.as_str() {
-            PUBLIC => self.view.public_table(name).await,
-            CATALOG_SCHEMA => self.view.system_table(name).await,
-            pg_catalog::SCHEMA => Ok(self.view.pg_table(name)),
-            _ => self.view.state_table(name),
-        }
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        self.table_names().iter().any(|known| known == name)
     }
 }

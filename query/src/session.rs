@@ -1,10 +1,14 @@
 //! One client's session: settings, open transaction, statements.
 
+mod definitions;
 mod run;
+mod settings;
+mod timeout;
+mod transactions;
 
 use crate::catalog::Object;
 use crate::database::{ChangeStream, Database};
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, unsupported};
 use crate::names::shown_name;
 use crate::outcome::{Outcome, Rows};
 use crate::parse::{Parsed, Statement, parse_script};
@@ -12,21 +16,14 @@ use crate::plan::{ReadView, bind};
 use crate::transaction::{Transaction, failed_transaction};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Result};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
-    CloseCursor, CreateTable, CreateView, Delete, Insert, ObjectName, Reset, Statement as Ast, TableObject, Update,
-};
+use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as Ast, TableObject, Update};
 use futures::StreamExt;
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Times that a single statement is run again when another transaction changed its rows meanwhile.
-const RETRIES_MAX: usize = 16;
+use std::sync::atomic::AtomicBool;
 
 /// What a prepared statement takes and gives.
 #[derive(Clone, Debug)]
@@ -55,6 +52,8 @@ pub struct Session {
     settings: Arc<BTreeMap<String, String>>,
     /// Settings as the client connected, which RESET goes back to.
     initial: Arc<BTreeMap<String, String>>,
+    /// What the open transaction's end does to the settings.
+    scope: settings::Scope,
     last_epoch: Epoch,
     last_read: Option<Epoch>,
     copied: crate::copy::Copied,
@@ -71,6 +70,7 @@ impl Session {
             transaction: None,
             initial: settings.clone(),
             settings,
+            scope: Default::default(),
             last_epoch: Epoch::ZERO,
             last_read: None,
             copied: Default::default(),
@@ -174,7 +174,7 @@ impl Session {
     pub async fn execute(&mut self, statement: &Statement, parameters: &[ScalarValue]) -> Result<Outcome> {
         self.settle();
         self.running = true;
-        let outcome = self.execute_settled(statement, parameters).await;
+        let outcome = self.execute_in_time(statement, parameters).await;
         self.running = false;
         outcome
     }
@@ -194,29 +194,6 @@ impl Session {
             transaction.failed = true;
         }
         outcome
-    }
-
-    /// Takes note of a statement whose future was dropped: it failed.
-    fn settle(&mut self) {
-        if std::mem::take(&mut self.running) {
-            self.fail_transaction();
-        }
-    }
-
-    /// Fails what is open after a statement failed where the session could not see it (it was broken off, its rows could
-    /// not be sent): a transaction block takes only ROLLBACK from then on; an implicit transaction is rolled back.
-    pub fn fail_transaction(&mut self) {
-        self.running = false;
-        match &mut self.transaction {
-            Some(transaction) if transaction.implicit => self.transaction = None,
-            Some(transaction) => transaction.failed = true,
-            None => {}
-        }
-    }
-
-    /// Whether a commit is on its way: from then on a statement can no longer be broken off without its effect.
-    pub fn committing(&self) -> Arc<AtomicBool> {
-        self.committing.clone()
     }
 
     /// Where a COPY puts its rows while a transaction block is open.
@@ -289,7 +266,7 @@ impl Session {
                 Ok(command("TRUNCATE TABLE"))
             }
             Ast::Copy { .. } => crate::copy::start(self, ast).await,
-            Ast::StartTransaction { .. } => self.begin(),
+            Ast::StartTransaction { modes, .. } => self.begin(modes),
             Ast::Commit { .. } => self.commit().await,
             Ast::Rollback { savepoint: None, .. } => Ok(self.rollback()),
             Ast::Set(set) => self.set(set),
@@ -307,80 +284,6 @@ impl Session {
             Ast::ShowVariable { variable } => self.show_setting(variable),
             Ast::Explain { statement, analyze, .. } => self.explain(statement, *analyze, as_of, parameters).await,
             _ => self.definition(statement, ast).await,
-        }
-    }
-
-    async fn definition(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
-        self.refuse_in_transaction("a change of the catalog")?;
-        match ast {
-            Ast::CreateTable(create) => self.create_table("CREATE TABLE", create, &statement.text, false).await,
-            Ast::CreateView(create) => {
-                let made = self.create_view(create, &statement.text).await?;
-                let tag = if create.materialized {
-                    "CREATE MATERIALIZED VIEW"
-                } else {
-                    "CREATE VIEW"
-                };
-                Ok(created(tag, made, &create.name.to_string()))
-            }
-            Ast::Drop {
-                object_type,
-                names,
-                if_exists,
-                cascade,
-                ..
-            } => {
-                let kind = crate::ddl::dropped_kind(object_type)?;
-                self.drop_objects(names, kind, *if_exists, *cascade).await
-            }
-            other => Err(unsupported(first_words(&other.to_string()))),
-        }
-    }
-
-    async fn create_table(&self, tag: &str, create: &CreateTable, text: &str, is_source: bool) -> Result<Outcome> {
-        let (database, name) = (self.database.clone(), create.name.to_string());
-        let (create, text) = (create.clone(), text.to_string());
-        let made = self
-            .whole(async move { database.create_table(&create, &text, is_source).await })
-            .await?;
-        Ok(created(tag, made, &name))
-    }
-
-    /// Unlike other changes of the catalog, one that can take long is undone when it is broken off.
-    async fn create_view(&self, create: &CreateView, text: &str) -> Result<bool> {
-        let (database, create, text) = (self.database.clone(), create.clone(), text.to_string());
-        let (_asked, abandoned) = tokio::sync::oneshot::channel();
-        let task = tokio::spawn(async move { database.create_view(&create, &text, abandoned).await });
-        task.await
-            .map_err(|error| Error::bug(format!("the creation of a view broke off: {error}")))?
-    }
-
-    async fn drop_objects(
-        &self,
-        names: &[ObjectName],
-        kind: &'static str,
-        if_exists: bool,
-        cascade: bool,
-    ) -> Result<Outcome> {
-        let (database, names) = (self.database.clone(), names.to_vec());
-        let dropped = async move { database.drop_objects(&names, kind, if_exists, cascade).await };
-        Ok(Outcome::Command {
-            tag: format!("DROP {}", kind.to_uppercase()),
-            notices: self.whole(dropped).await?,
-        })
-    }
-
-    /// DDL is one commit of its own; inside a block it would take effect before the block does.
-    fn refuse_in_transaction(&self, what: &str) -> Result<()> {
-        match &self.transaction {
-            Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => Err(Error::new(
-                ErrorKind::Unsupported,
-                "SQL-0402",
-                format!("cannot run {what} inside a transaction block: not supported yet"),
-            )
-            .sqlstate("25001")
-            .attempt("COMMIT first")),
-            _ => Ok(()),
         }
     }
 
@@ -415,117 +318,6 @@ impl Session {
         let epoch = view.pin.epoch();
         self.last_read = Some(epoch);
         stream_plan(&state, plan, Some(epoch)).await
-    }
-
-    async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
-        if self.transaction.is_some() {
-            return self.change_once(&change, parameters).await;
-        }
-        for _ in 0..RETRIES_MAX {
-            self.transaction = Some(Transaction::new(self.newest_pin().await?, true));
-            let changed = self.change_once(&change, parameters).await;
-            let transaction = self.transaction.take().expect("set above");
-            let count = changed?;
-            match self.finish(transaction).await {
-                Ok(()) => return Ok(count),
-                // Somebody else changed the same rows first: look again and decide anew.
-                Err(error) if error.state() == "40001" => continue,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Conflict,
-            "TABLE-0102",
-            "cannot commit: other transactions keep changing the same rows",
-        )
-        .sqlstate("40001")
-        .attempt("run the statement again"))
-    }
-
-    async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
-        let view = self.read_view(None).await?;
-        let transaction = self
-            .transaction
-            .as_mut()
-            .ok_or_else(|| Error::bug("a change outside a transaction"))?;
-        match change {
-            Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
-            Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
-            Change::Delete(delete) => crate::dml::delete(view, transaction, delete, parameters).await,
-            Change::Truncate(truncate) => crate::dml::truncate(&view, transaction, truncate).map(|()| 0),
-        }
-    }
-
-    async fn newest_pin(&self) -> Result<cenote_statestore::Pin> {
-        self.database.engine().wait_visible(self.last_epoch).await?;
-        self.database.engine().pin_visible()
-    }
-
-    /// Commits a transaction's changes and waits until they can be read.
-    async fn finish(&mut self, transaction: Transaction) -> Result<()> {
-        if transaction.is_read_only() {
-            return Ok(());
-        }
-        let commit = transaction.into_commit()?;
-        self.committing.store(true, Ordering::Release);
-        let committed = self.commit_visibly(commit).await;
-        self.committing.store(false, Ordering::Release);
-        committed
-    }
-
-    async fn commit_visibly(&mut self, commit: cenote_engine::Commit) -> Result<()> {
-        let epoch = self.database.engine().commit(commit).await?;
-        self.last_epoch = epoch;
-        self.database.engine().wait_visible(epoch).await
-    }
-
-    /// Runs a change of the catalog to its end, whatever becomes of who asked for it: half of one must not stay.
-    async fn whole<T: Send + 'static>(&self, change: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-        self.committing.store(true, Ordering::Release);
-        let done = tokio::spawn(change).await;
-        self.committing.store(false, Ordering::Release);
-        done.map_err(|error| Error::bug(format!("a change of the catalog broke off: {error}")))?
-    }
-
-    fn begin(&mut self) -> Result<Outcome> {
-        match &mut self.transaction {
-            Some(transaction) if transaction.implicit => {
-                transaction.implicit = false;
-                Ok(command("BEGIN"))
-            }
-            Some(_) => Ok(Outcome::Command {
-                tag: "BEGIN".into(),
-                notices: vec!["there is already a transaction in progress".into()],
-            }),
-            None => {
-                self.transaction = Some(Transaction::new(self.database.engine().pin_visible()?, false));
-                Ok(command("BEGIN"))
-            }
-        }
-    }
-
-    async fn commit(&mut self) -> Result<Outcome> {
-        match self.transaction.take() {
-            None => Ok(Outcome::Command {
-                tag: "COMMIT".into(),
-                notices: vec!["there is no transaction in progress".into()],
-            }),
-            Some(transaction) if transaction.failed => Ok(command("ROLLBACK")),
-            Some(transaction) => {
-                self.finish(transaction).await?;
-                Ok(command("COMMIT"))
-            }
-        }
-    }
-
-    fn rollback(&mut self) -> Outcome {
-        match self.transaction.take() {
-            Some(_) => command("ROLLBACK"),
-            None => Outcome::Command {
-                tag: "ROLLBACK".into(),
-                notices: vec!["there is no transaction in progress".into()],
-            },
-        }
     }
 
     fn subscribe(
@@ -564,94 +356,6 @@ impl Session {
         ))
     }
 
-    /// The transaction's state.
-    pub fn transaction_status(&self) -> TransactionStatus {
-        match &self.transaction {
-            Some(transaction) if transaction.failed || self.running => TransactionStatus::Failed,
-            Some(transaction) if !transaction.implicit => TransactionStatus::Open,
-            _ => TransactionStatus::Idle,
-        }
-    }
-
-    /// Begins an implicit transaction around several statements sent as one message, as PostgreSQL does;
-    /// [`Session::end_implicit`] commits it. Statements of their own `BEGIN` take over.
-    pub fn begin_implicit(&mut self) {
-        if self.transaction.is_none()
-            && let Ok(pin) = self.database.engine().pin_visible()
-        {
-            self.transaction = Some(Transaction::new(pin, true));
-        }
-    }
-
-    /// Ends the implicit transaction: commits, or rolls back when `failed`.
-    pub async fn end_implicit(&mut self, failed: bool) -> Result<()> {
-        match self.transaction.take() {
-            Some(transaction) if transaction.implicit && !failed && !transaction.failed => {
-                self.finish(transaction).await
-            }
-            Some(transaction) if transaction.implicit => Ok(()),
-            other => {
-                self.transaction = other;
-                Ok(())
-            }
-        }
-    }
-
-    /// Session parameters to report to a PostgreSQL client at start (`server_version` ...).
-    pub fn parameter_status(&self) -> Vec<(String, String)> {
-        crate::settings::reported(&self.settings)
-    }
-
-    /// Sets a startup parameter (`application_name`, `client_encoding`, `options` ...); unknown ones are kept.
-    pub fn set_startup_parameter(&mut self, name: &str, value: &str) -> Result<()> {
-        Arc::make_mut(&mut self.settings).insert(name.to_lowercase(), value.to_string());
-        self.initial = self.settings.clone();
-        Ok(())
-    }
-
-    fn set(&mut self, set: &datafusion::sql::sqlparser::ast::Set) -> Result<Outcome> {
-        crate::settings::set(Arc::make_mut(&mut self.settings), set)?;
-        Ok(command("SET"))
-    }
-
-    fn reset(&mut self, reset: &Reset) -> Result<Outcome> {
-        match reset {
-            Reset::ALL => self.settings = self.initial.clone(),
-            Reset::ConfigurationParameter(name) => {
-                let name = name.to_string().to_lowercase();
-                let (_, value) = crate::settings::show(&self.initial, &name)?;
-                Arc::make_mut(&mut self.settings).insert(name, value);
-            }
-        }
-        Ok(command("RESET"))
-    }
-
-    /// Assigns what a query sets by `set_config`, which is all that it may change.
-    fn set_from_query(&mut self, statement: &Statement, ast: &Ast) -> Result<()> {
-        if !statement.text.contains("set_config") {
-            return Ok(());
-        }
-        for (name, value) in crate::pg_catalog::assigned_settings(ast) {
-            crate::settings::assign(Arc::make_mut(&mut self.settings), &name, value)?;
-        }
-        Ok(())
-    }
-
-    fn show_setting(&self, variable: &[datafusion::sql::sqlparser::ast::Ident]) -> Result<Outcome> {
-        let name = variable
-            .iter()
-            .map(|ident| ident.value.to_lowercase())
-            .collect::<Vec<_>>()
-            .join(" ");
-        let (name, value) = crate::settings::show(&self.settings, &name)?;
-        let schema = text_column(&name);
-        let values = arrow::array::StringArray::from(vec![value]);
-        Ok(fixed_rows(
-            RecordBatch::try_new(schema, vec![Arc::new(values)])?,
-            "SHOW",
-        ))
-    }
-
     /// The epoch of this session's last commit; reads of this session are never older.
     pub fn last_epoch(&self) -> Epoch {
         self.last_epoch
@@ -681,7 +385,7 @@ pub(crate) async fn stream_plan(
 ) -> Result<Outcome> {
     let schema = shown_schema(plan.schema().as_arrow());
     let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
-    let stream = execute_stream(physical, state.task_ctx()).map_err(from_datafusion)?;
+    let stream = crate::threads::compute(state, physical)?;
     let shown = schema.clone();
     let batches = stream.map(move |batch| {
         let batch = batch.map_err(from_datafusion)?;
@@ -729,14 +433,6 @@ fn parameter_types(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec
                 .unwrap_or(DataType::Utf8)
         })
         .collect())
-}
-
-pub(crate) fn unsupported(clause: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "SQL-0002",
-        format!("cannot run statement: {clause} is not supported yet"),
-    )
 }
 
 fn first_words(sql: &str) -> String {

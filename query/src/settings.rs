@@ -1,8 +1,9 @@
 //! Session settings: SET, SHOW, and what a PostgreSQL client is told at its start.
 
 use cenote_statestore::{Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{ContextModifier, Expr, Set, Value};
+use datafusion::sql::sqlparser::ast::{Expr, Set, Value};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Version of PostgreSQL whose behaviour clients may expect.
 pub const SERVER_VERSION: &str = "16.6";
@@ -44,7 +45,7 @@ const KNOWN: [(&str, &str); 32] = [
 ];
 
 /// Settings whose value decides results: another value than ours is refused.
-const FIXED: [&str; 10] = [
+const FIXED: [&str; 17] = [
     "bytea_output",
     "client_encoding",
     "datestyle",
@@ -55,7 +56,17 @@ const FIXED: [&str; 10] = [
     "integer_datetimes",
     "timezone",
     "server_version_num",
+    "idle_in_transaction_session_timeout",
+    "in_hot_standby",
+    "is_superuser",
+    "lc_collate",
+    "lc_ctype",
+    "max_identifier_length",
+    "session_authorization",
 ];
+
+/// Schemas that a name without one may be looked for in; all of it is found in the one of them that users have.
+const SEARCHED: [&str; 5] = ["$user", "public", "pg_catalog", "information_schema", ""];
 
 /// Settings reported to a PostgreSQL client at its start.
 const REPORTED: [(&str, &str); 11] = [
@@ -113,25 +124,19 @@ fn unknown(name: &str) -> Error {
 /// SET.
 pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<()> {
     match set {
-        Set::SingleAssignment {
-            variable,
-            values,
-            scope,
-            ..
-        } => {
+        Set::SingleAssignment { variable, values, .. } => {
             let name = variable.to_string().to_lowercase().replace('"', "");
-            let _: &Option<ContextModifier> = scope;
             let value = values.iter().map(text_of).collect::<Vec<_>>().join(", ");
             assign(settings, &name, value)
         }
         Set::SetTimeZone { value, .. } => assign(settings, "timezone", text_of(value)),
         Set::SetNames { charset_name, .. } => assign(settings, "client_encoding", charset_name.value.clone()),
-        // Every transaction reads one epoch and is refused if its rows changed: stricter than any level but serializable.
-        Set::SetTransaction { .. } => Ok(()),
-        Set::SetSessionParam(_) | Set::SetSessionAuthorization(_) | Set::SetRole { .. } | Set::SetNamesDefault {} => {
-            Ok(())
-        }
-        other => Err(crate::session::unsupported(other)),
+        Set::SetNamesDefault {} => Ok(()),
+        Set::SetRole { role_name: None, .. } => Ok(()),
+        Set::SetRole {
+            role_name: Some(role), ..
+        } => assign(settings, "session_authorization", role.value.clone()),
+        other => Err(crate::error::unsupported(other)),
     }
 }
 
@@ -159,8 +164,79 @@ pub(crate) fn assign(settings: &mut BTreeMap<String, String>, name: &str, value:
         )
         .fact("supported", default.unwrap_or_default()));
     }
+    check_value(name, &value)?;
     settings.insert(name.to_string(), value);
     Ok(())
+}
+
+/// Refuses values that cannot be kept to.
+fn check_value(name: &str, value: &str) -> Result<()> {
+    let is_taken = match name {
+        "statement_timeout" | "lock_timeout" => parse_time(value).is_some(),
+        "default_transaction_read_only" | "transaction_read_only" => is_switch(value),
+        _ => true,
+    };
+    if !is_taken {
+        let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+        return Err(Error::new(ErrorKind::Invalid, "SQL-0504", message).sqlstate("22023"));
+    }
+    let is_kept_to = match name {
+        "search_path" => value.split(',').all(|schema| {
+            let schema = schema.trim().trim_matches(['"', '\'']).to_lowercase();
+            SEARCHED.contains(&schema.as_str())
+        }),
+        // A transaction reads one epoch and is refused if its rows changed: stricter than any level but serializable.
+        "default_transaction_isolation" | "transaction_isolation" => !value.eq_ignore_ascii_case("serializable"),
+        _ => true,
+    };
+    if !is_kept_to {
+        let message = format!("cannot set {name} to \"{value}\": not supported yet");
+        return Err(Error::new(ErrorKind::Unsupported, "SQL-0502", message));
+    }
+    Ok(())
+}
+
+fn is_switch(value: &str) -> bool {
+    is_on(value) || ["off", "false", "no", "0"].contains(&value.to_lowercase().as_str())
+}
+
+fn is_on(value: &str) -> bool {
+    ["on", "true", "yes", "1"].contains(&value.to_lowercase().as_str())
+}
+
+/// How long a statement may take; `None`: as long as it needs.
+pub(crate) fn statement_timeout(settings: &BTreeMap<String, String>) -> Option<Duration> {
+    let limit = settings.get("statement_timeout").and_then(|text| parse_time(text));
+    limit.filter(|limit| !limit.is_zero())
+}
+
+/// Whether transactions only read unless they say otherwise.
+pub(crate) fn only_reads(settings: &BTreeMap<String, String>) -> bool {
+    settings
+        .get("default_transaction_read_only")
+        .is_some_and(|value| is_on(value))
+}
+
+/// Reads a time as PostgreSQL's settings have it: a whole number of milliseconds, or a number with a unit.
+///
+/// # Returns
+/// `None`: that is not a time.
+fn parse_time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let seconds = match unit.trim() {
+        "us" => 1e-6,
+        "" | "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
 }
 
 fn same_meaning(name: &str, given: &str, ours: &str) -> bool {
@@ -196,5 +272,21 @@ pub(crate) fn show(settings: &BTreeMap<String, String>, name: &str) -> Result<(S
     match settings.get(name) {
         Some(value) => Ok((name.to_string(), value.clone())),
         None => Err(unknown(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_postgresqls_units() {
+        assert_eq!(parse_time("1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_time("1.5 s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_time("2min"), Some(Duration::from_secs(120)));
+        assert_eq!(parse_time("0"), Some(Duration::ZERO));
+        for wrong in ["", "s", "-1", "1 week", "1s2"] {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
     }
 }

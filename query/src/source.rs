@@ -5,9 +5,12 @@
 mod offsets;
 mod replay;
 
+pub(crate) use replay::Replays;
+
 use crate::catalog::{ERRORS, Table, errors_schema};
 use crate::database::Database;
-use arrow::array::{Int64Array, RecordBatch, StringArray};
+use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{BadRow, Offsets, SourceBatch, SourceOutput, SourceRequest, StopToken};
@@ -19,6 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
+
+/// Reads what is committed, visible or not.
+const NEWEST: Epoch = Epoch(u64::MAX - 1);
 
 /// All sources that run or have run.
 #[derive(Default)]
@@ -45,7 +51,35 @@ pub struct SourceProgress {
     finished: watch::Sender<bool>,
 }
 
+impl Running {
+    /// A source that could not even be opened.
+    fn failed(name: String, error: Error) -> Running {
+        tracing::error!("source {name}: {}", error.render());
+        let progress = SourceProgress::new(name, true);
+        let _ = progress.failure.set(error);
+        progress.finished.send_replace(true);
+        Running {
+            progress: Arc::new(progress),
+            stop: StopToken::default(),
+            thread: None,
+        }
+    }
+}
+
 impl SourceProgress {
+    fn new(name: String, bounded: bool) -> SourceProgress {
+        SourceProgress {
+            name,
+            bounded,
+            rows: AtomicU64::new(0),
+            bad_rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_expected: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            finished: watch::Sender::new(false),
+        }
+    }
+
     /// Rows read.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
@@ -184,7 +218,7 @@ impl Database {
             return self.start_passing_source(table).await;
         }
         // No commit touches them before the source runs, so the newest are those of its last batch.
-        let offsets = self.stored_offsets(table, Epoch(u64::MAX - 1))?;
+        let offsets = self.stored_offsets(table, NEWEST)?;
         self.start_source(table, offsets)
     }
 
@@ -200,37 +234,51 @@ impl Database {
             return Ok(());
         }
         if let Some(offsets) = table.definition.offsets {
-            // Views over it begin with nothing, so it begins at its start.
-            let write = TableWrite {
-                table: offsets,
-                deletes: Vec::new(),
+            // Views over it begin with nothing, so it begins at its start, and what it could not read with it.
+            let change = |table, deletes, truncate| TableWrite {
+                table,
+                deletes,
                 inserts: Vec::new(),
                 on_conflict: OnConflict::Replace,
-                truncate: true,
+                truncate,
             };
-            self.engine()
-                .commit(Commit {
-                    writes: vec![write],
-                    ..Commit::default()
-                })
-                .await?;
+            let told = self.errors_of(&table.definition.name)?;
+            let commit = Commit {
+                writes: vec![change(offsets, Vec::new(), true), change(ERRORS, told, false)],
+                read_at: NEWEST,
+                ..Commit::default()
+            };
+            self.engine().commit(commit).await?;
         }
         self.start_source(table, Offsets::new())
     }
 
+    /// Rows of the table of errors that a source has put there.
+    fn errors_of(&self, source: &str) -> Result<Vec<RecordBatch>> {
+        let errors = self.errors();
+        let all = (0..errors.schema().columns.fields().len()).collect();
+        let mut scan = errors.scan(self.engine().retention().pin(NEWEST)?, all, 0..1);
+        let mut found = Vec::new();
+        while let Some(batch) = scan.next_batch(1024)? {
+            let names = batch.column(0).as_string::<i32>();
+            let is_its: BooleanArray = names.iter().map(|name| Some(name == Some(source))).collect();
+            found.push(filter_record_batch(&batch, &is_its)?);
+        }
+        found.retain(|rows| rows.num_rows() > 0);
+        Ok(found)
+    }
+
     pub(crate) fn start_source(self: &Arc<Self>, table: &Arc<Table>, offsets: Offsets) -> Result<()> {
-        let source = self.source_of(table, offsets, None)?;
-        let progress = Arc::new(SourceProgress {
-            name: table.definition.name.clone(),
-            bounded: source.is_bounded(),
-            rows: AtomicU64::new(0),
-            bad_rows: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            bytes_expected: AtomicU64::new(0),
-            failure: OnceLock::new(),
-            finished: watch::Sender::new(false),
-        });
-        let id = table.definition.id;
+        let (id, name) = (table.definition.id, table.definition.name.clone());
+        let source = match self.source_of(table, offsets, None) {
+            Ok(source) => source,
+            Err(error) => {
+                // Its table is there all the same, and so is everything else.
+                self.sources().0.lock().insert(id, Running::failed(name, error));
+                return Ok(());
+            }
+        };
+        let progress = Arc::new(SourceProgress::new(name, source.is_bounded()));
         let mut output = Output {
             table: table.clone(),
             feed: self.engine().source_feed(id),

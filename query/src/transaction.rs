@@ -22,6 +22,8 @@ pub(crate) struct Transaction {
     pub(crate) failed: bool,
     /// Whether it ends with the message that began it.
     pub(crate) implicit: bool,
+    /// Whether it was begun to read only.
+    pub(crate) only_reads: bool,
     writes: BTreeMap<CollectionId, Pending>,
     next_row_id: i64,
 }
@@ -50,6 +52,7 @@ impl Transaction {
             pin,
             failed: false,
             implicit,
+            only_reads: false,
             writes: BTreeMap::new(),
             next_row_id: -1,
         }
@@ -89,7 +92,13 @@ impl Transaction {
         self.next_row_id -= rows.num_rows() as i64;
         let pin = self.pin.clone();
         let pending = self.pending(table)?;
-        pending.on_conflict = on_conflict;
+        // Conflicts with what this transaction sees are settled below, by each statement's own rule. What others insert
+        // meanwhile is met at the commit, by one rule for the table: the stricter if statements differ.
+        pending.on_conflict = match pending.inserts.num_rows() {
+            0 => on_conflict,
+            _ if pending.on_conflict == on_conflict => on_conflict,
+            _ => OnConflict::Refuse,
+        };
         let rows = numbered(rows, &pending.versioned.schema().columns, first)?;
         let rows = pending.without_conflicts(rows, &pin, on_conflict)?;
         pending.inserts = concat_batches(&rows.schema(), [&pending.inserts, &rows])?;

@@ -148,3 +148,28 @@ def test_a_subscriber_that_goes_away_costs_nothing_more(server, totals):
             next(rows)
             watcher.pgconn.finish()
     assert server.threads() <= before + 4
+
+
+def test_a_subscriber_of_what_is_dropped_is_told(server, totals):
+    db, table, view = totals
+    with server.connect() as reader:
+        rows = reader.cursor().stream(f"SUBSCRIBE TO {view} WITH (snapshot = true)")
+        db.execute(f"INSERT INTO {table} VALUES (1, 'ann', 5)")
+        assert next(rows)[1:] == (1, "ann", 5)
+        db.execute(f"DROP TABLE {table} CASCADE")
+        with pytest.raises(psycopg.errors.UndefinedTable, match="dropped"):
+            next(row for row in rows if row[1] == 0)
+
+
+def test_a_subscriber_of_a_view_that_fails_is_told(server, name):
+    with server.connect() as db, server.connect() as reader:
+        db.execute(f"CREATE TABLE {name} (n INT)")
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT 10 / n AS q FROM {name}")
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT count(*) AS c FROM {name}_v")
+        rows = reader.cursor().stream(f"SUBSCRIBE TO {name}_w")
+        db.execute(f"INSERT INTO {name} VALUES (5)")
+        assert next(rows)[1:] in [(1, 1), (-1, 0)]
+        db.execute(f"INSERT INTO {name} VALUES (0)")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            next(row for row in rows if row[1] == 0)
+        db.execute(f"DROP TABLE {name} CASCADE")

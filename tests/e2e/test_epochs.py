@@ -119,3 +119,17 @@ def test_checkpoint_reads_are_refused_by_name(db, name):
     db.execute(f"CREATE TABLE {name} (n INT)")
     with pytest.raises(psycopg.errors.FeatureNotSupported):
         db.execute(f"SELECT * FROM {name} AS OF CHECKPOINT 'x'")
+
+
+def test_a_common_table_expression_hides_nothing_inside_itself(db, name):
+    db.execute(f"CREATE TABLE {name} (n INT)")
+    db.execute(f"INSERT INTO {name} VALUES (1)")
+    first = epoch(db)
+    db.execute(f"INSERT INTO {name} VALUES (2)")
+    db.execute(f"CREATE VIEW {name}_v AS SELECT n * 10 AS n FROM {name}")
+    of_past = f"WITH {name} AS (SELECT * FROM {name} AS OF EPOCH {first}) SELECT * FROM {name}"
+    assert db.execute(of_past).fetchall() == [(1,)]
+    of_view = f"WITH {name}_v AS (SELECT n + 1 AS n FROM {name}_v) SELECT n FROM {name}_v ORDER BY n"
+    assert db.execute(of_view).fetchall() == [(11,), (21,)]
+    with pytest.raises(psycopg.errors.SyntaxError):
+        db.execute(f"WITH {name} AS (SELECT 1 AS n) SELECT * FROM {name} AS OF EPOCH {first}")

@@ -3,6 +3,8 @@ import http.client
 import json
 import socket
 import struct
+import threading
+import time
 
 import psycopg
 import pytest
@@ -134,3 +136,24 @@ def test_a_large_result_is_streamed_in_bounded_memory(fresh):
         assert sum(1 for _ in cursor.stream("SELECT a.w, b.n FROM t a, (SELECT n FROM t LIMIT 4) b")) == 2_000_000
         assert server.resident_bytes() - before < 300 * 2**20
         assert server.get("/api/v1/queryable_state/t/scan.csv").body.count(b"\n") == 500_001
+
+
+def test_a_query_that_computes_long_keeps_nobody_else_waiting(fresh):
+    """The first request after a silence is the one that would find every thread busy."""
+    server = fresh(workers=1)
+    long = "SELECT count(*) FROM generate_series(1, 60000) a(x), generate_series(1, 60000) b(y) WHERE (x * y) % 7 = 1"
+    with server.connect() as busy, server.connect() as other:
+        running = threading.Thread(target=lambda: pytest.raises(psycopg.Error, busy.execute, long))
+        running.start()
+        time.sleep(0.5)
+        waits = []
+        for _ in range(5):
+            start = time.monotonic()
+            assert server.get("/healthz").status == 200
+            assert other.execute("SHOW server_version").fetchone()
+            waits.append(time.monotonic() - start)
+            time.sleep(0.1)
+        assert running.is_alive(), "the query is still at work"
+        busy.cancel_safe()
+        running.join()
+    assert max(waits) < 1, waits

@@ -65,6 +65,19 @@ def test_a_source_whose_file_is_gone_refuses_a_later_view_and_keeps_the_first(se
         db.execute(f"SELECT * FROM {name}_2")
 
 
+def test_bad_rows_of_a_source_are_told_once_however_often_it_is_read(fresh):
+    server = fresh()
+    (server.cwd / "in.json").write_text(lines(range(5)) + "{no\n")
+    with server.connect() as db:
+        db.execute(f"CREATE SOURCE src ({COLUMNS}) WITH (connector = 'file', format = 'json', path = 'in.json')")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM src")
+    for _ in range(2):
+        server.wait_until("v", lambda c: c.execute("SELECT n FROM v").fetchone() == (5,))
+        assert server.sql("SELECT count(*) FROM cenote_catalog.errors") == [(1,)]
+        server.kill()
+        server.start()
+
+
 def test_a_script_asks_one_file_several_questions(tmp_path):
     (tmp_path / "in.json").write_text(lines(range(100)))
     script = f"""CREATE TABLE t ({COLUMNS}) WITH (connector = 'file', format = 'json', path = 'in.json');

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import duckdb
 import polars
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -161,3 +162,55 @@ def test_numeric_out_of_range_is_refused(db, name):
         assert raised.value.sqlstate == "22003"
     db.execute(f"INSERT INTO {name} VALUES (1.005, 1)")
     assert db.execute(f"SELECT d FROM {name}").fetchall() == [(Decimal("1.01"),)]
+
+
+def test_numbers_beyond_numeric_are_refused_and_not_rounded(db, name):
+    nines = "9" * 38
+    assert db.execute(f"SELECT {nines}").fetchone() == (Decimal(nines),)
+    db.execute(f"CREATE TABLE {name} (id INT, n NUMERIC(38))")
+    for sql in (f"SELECT {nines}9", f"SELECT 0.{nines}9", f"SELECT {nines} + 1", f"SELECT {nines}::numeric(38) * 2",
+                f"INSERT INTO {name} VALUES (1, {nines}9)", f"INSERT INTO {name} VALUES (1, {nines} + 1)"):
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+            db.execute(sql)
+    assert db.execute("SELECT 1e300 > 1e299").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("value", ["1e39", "-1e39", "1e-50"])
+def test_a_double_that_real_cannot_hold_is_refused(db, name, value):
+    db.execute(f"CREATE TABLE {name} (r REAL)")
+    for sql in (f"SELECT '{value}'::double precision::real", f"INSERT INTO {name} SELECT x FROM (SELECT '{value}'::float8 AS x) s"):
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+            db.execute(sql)
+
+
+def test_both_zeros_are_one_in_views_and_queries(db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, d DOUBLE PRECISION)")
+    db.execute(f"INSERT INTO {name} VALUES (1, '-0'), (2, '0'), (3, '-0'), (4, 1), (5, NULL)")
+    for number, (query, rows) in enumerate([
+        (f"SELECT d, count(*) AS n FROM {name} GROUP BY d", [(0.0, 3), (1.0, 1), (None, 1)]),
+        (f"SELECT count(*) AS n FROM {name} WHERE d = 0", [(3,)]),
+        (f"SELECT count(*) AS n FROM {name} WHERE d < 0", [(0,)]),
+        (f"SELECT count(*) AS n FROM {name} WHERE d IN (0, 5)", [(3,)]),
+        (f"SELECT count(*) AS n FROM {name} WHERE d BETWEEN 0 AND 0.5", [(3,)]),
+        (f"SELECT count(*) AS n FROM {name} a JOIN {name} b ON a.d = b.d", [(10,)]),
+        (f"SELECT count(*) AS n FROM (SELECT DISTINCT d FROM {name}) s", [(3,)]),
+        (f"SELECT sum(CASE d WHEN 0 THEN 1 ELSE 0 END)::bigint AS n FROM {name}", [(3,)]),
+    ]):
+        assert sorted(db.execute(query).fetchall(), key=repr) == sorted(rows, key=repr), query
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_{number} AS {query}")
+        kept = db.execute(f"SELECT * FROM {name}_{number}").fetchall()
+        assert sorted(kept, key=repr) == sorted(rows, key=repr), query
+    assert db.execute(f"SELECT id FROM {name} ORDER BY d, id").fetchall() == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_declared_lengths_are_kept_to(db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(3), c CHAR(2))")
+    db.execute(f"INSERT INTO {name} VALUES (1, 'äöü', 'ab')")
+    for sql in (f"INSERT INTO {name} VALUES (2, 'abcd', 'x')", f"UPDATE {name} SET c = 'abc'"):
+        with pytest.raises(psycopg.errors.StringDataRightTruncation):
+            db.execute(sql)
+    with pytest.raises(psycopg.errors.StringDataRightTruncation):
+        with db.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+            copy.write("3\tabcd\tx\n")
+    assert db.execute(f"SELECT * FROM {name}").fetchall() == [(1, "äöü", "ab")]
+    assert db.execute(f"SELECT ('abcde' || v)::varchar(4), 'abc'::char(2) FROM {name}").fetchone() == ("abcd", "ab")

@@ -175,6 +175,11 @@ impl View {
         self.first_outstanding().map_or(u64::MAX, |epoch| epoch - 1)
     }
 
+    /// Whether `visible` is an epoch of the view that is finished.
+    pub(super) fn is_within(&self, visible: Epoch) -> bool {
+        (self.start..=self.done()).contains(&visible.0)
+    }
+
     /// Whether the view has given its first contents.
     pub(super) fn has_caught_up(&self) -> bool {
         self.first_outstanding() != Some(self.start)

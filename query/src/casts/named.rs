@@ -3,6 +3,8 @@
 //! DataFusion leaves casts out of the names of expressions, so `a` and `a::int` in one GROUP BY, or `avg(a)` and
 //! `avg(a::int)` in one SELECT, are one name for two values. Casts are planned as a function, whose calls have names
 //! of their own, and become casts again when names have been given.
+//!
+//! A cast to a type with a length cuts what is longer, which DataFusion's casts do not: it becomes a call of `left`.
 
 use crate::walk;
 use arrow::datatypes::{DataType, Field, FieldRef};
@@ -12,8 +14,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Statement, Value, VisitorMut,
+    CastKind, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Statement, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,6 +33,14 @@ impl VisitorMut for Namer {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+        if let Ast::Cast { data_type, .. } = expr
+            && let Some(length) = crate::lengths::length_max(data_type)
+        {
+            *data_type = SqlType::Text;
+            let length = Ast::Value(Value::Number(length.to_string(), false).into());
+            *expr = call("left", vec![expr.clone(), length]);
+            return ControlFlow::Continue(());
+        }
         if let Ast::Cast {
             kind: CastKind::Cast | CastKind::DoubleColon,
             expr: value,
@@ -47,7 +57,7 @@ impl VisitorMut for Namer {
                 array: false,
                 format: None,
             };
-            *expr = call(vec![value.as_ref().clone(), null]);
+            *expr = call(NAME, vec![value.as_ref().clone(), null]);
         }
         ControlFlow::Continue(())
     }
@@ -61,12 +71,12 @@ fn is_constant(expr: &Ast) -> bool {
     }
 }
 
-fn call(arguments: Vec<Ast>) -> Ast {
+fn call(name: &str, arguments: Vec<Ast>) -> Ast {
     let arguments = arguments
         .into_iter()
         .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
     Ast::Function(Function {
-        name: ObjectName::from(vec![Ident::new(NAME)]),
+        name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {

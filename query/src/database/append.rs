@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::catalog::{Object, Table};
-use crate::dml::{assign, check_not_null};
+use crate::dml::{assign, check_columns};
 use crate::error::from_datafusion;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
@@ -30,7 +30,7 @@ impl Database {
             .collect::<Result<Vec<_>>>()?;
         let schema = nullable_columns(&table);
         let rows = concat_batches(&schema, &batches)?;
-        check_not_null(&table, &rows)?;
+        check_columns(&table, &rows)?;
         let rows = Changes::relabel(rows, table.columns.clone())?;
         let write = TableWrite {
             table: table.definition.id,

@@ -4,15 +4,17 @@
 //! 1. A batch holds whole epochs; only the contents at the start may take several.
 //! 2. **Bounded.** A reader that falls behind holds back changes up to the table's limit, and then gets an `Expired`
 //!    error that names the epoch it has read up to.
+//! 3. A reader of what is dropped or fails is told so: silence would mean that nothing changes.
 
 use super::read::{SCAN_ROWS, Target};
 use super::{ChangeStream, Database};
+use crate::catalog::{Catalog, MaterializedView, Object};
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Follower, Result, Scan, VersionedTable};
-use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 
 /// Rows after which a batch takes no further epoch.
@@ -36,14 +38,44 @@ impl Database {
         from: Option<Epoch>,
         snapshot: bool,
     ) -> Result<ChangeStream> {
-        let Target::Versioned { readable, table } = self.target(&self.catalog(), name)? else {
+        let Target::Versioned { readable, table, view } = self.target(&self.catalog(), name)? else {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "READ-0002",
                 format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
             ));
         };
-        self.change_stream(table, readable.columns, from, snapshot, None)
+        let lost = self.clone().lost(name.to_string(), table.clone(), view).boxed();
+        self.change_stream(table, readable.columns, from, snapshot, None, lost)
+    }
+
+    /// Waits until a collection is dropped, or its view fails; gives what its readers are told.
+    async fn lost(
+        self: Arc<Self>,
+        name: String,
+        table: Arc<VersionedTable>,
+        view: Option<Arc<MaterializedView>>,
+    ) -> Error {
+        let mut catalog = self.catalog.subscribe();
+        let is_own = Arc::ptr_eq(&table, &self.errors);
+        let is_gone = |catalog: &Arc<Catalog>| !is_own && !catalog.objects().any(|object| keeps(object, &table));
+        let dropped = catalog.wait_for(is_gone).map(|_| {
+            let message = format!("cannot follow \"{name}\": it was dropped");
+            Error::new(ErrorKind::Invalid, "READ-0004", message).sqlstate("42P01")
+        });
+        let Some(view) = view else {
+            return dropped.await;
+        };
+        let failed = async {
+            let statuses = self.catalog().views_under(&view);
+            let failures = statuses.iter().map(|status| status.wait_failure().boxed());
+            let (cause, ..) = futures::future::select_all(failures).await;
+            self.check_view(&view).err().unwrap_or(cause)
+        };
+        tokio::select! {
+            error = dropped => error,
+            error = failed => error,
+        }
     }
 
     pub(crate) fn change_stream(
@@ -53,6 +85,7 @@ impl Database {
         from: Option<Epoch>,
         snapshot: bool,
         end: Option<End>,
+        lost: BoxFuture<'static, Error>,
     ) -> Result<ChangeStream> {
         let schema = labelled_columns(&columns);
         let width = columns.fields().len();
@@ -72,6 +105,7 @@ impl Database {
             follower,
             scan,
             end,
+            lost,
             until: None,
         };
         let batches = futures::stream::try_unfold(state, |mut state| async move {
@@ -82,6 +116,21 @@ impl Database {
             schema,
             batches: batches.boxed(),
         })
+    }
+}
+
+/// Whether an object's rows are in a table.
+fn keeps(object: &Object, table: &Arc<VersionedTable>) -> bool {
+    match object {
+        Object::Table(found) => {
+            let tables = [&found.versioned, &found.offsets];
+            tables
+                .into_iter()
+                .flatten()
+                .any(|versioned| Arc::ptr_eq(versioned, table))
+        }
+        Object::MaterializedView(view) => Arc::ptr_eq(&view.versioned, table),
+        Object::View(_) => false,
     }
 }
 
@@ -119,6 +168,7 @@ struct Follow {
     follower: Follower,
     scan: Option<Scan>,
     end: Option<End>,
+    lost: BoxFuture<'static, Error>,
     until: Option<Epoch>,
 }
 
@@ -181,16 +231,20 @@ impl Follow {
                 "cannot follow changes: the engine has stopped",
             )
         };
-        let Some(end) = &mut self.end else {
-            return newer.await.map(|epoch| Some(*epoch)).map_err(|_| stopped());
-        };
+        let ends = self.end.is_some();
+        let end = self
+            .end
+            .as_mut()
+            .map_or_else(|| futures::future::pending().left_future(), |end| end.right_future());
         tokio::select! {
+            biased;
             newest = newer => newest.map(|epoch| Some(*epoch)).map_err(|_| stopped()),
-            end = end => {
+            end = end, if ends => {
                 self.until = end?;
                 self.end = None;
                 Ok(None)
             }
+            error = &mut self.lost => Err(error),
         }
     }
 

@@ -5,10 +5,9 @@ use crate::catalog::{
     Catalog, DdlRecord, ERRORS, Object, PlainView, Table, TableDefinition, ViewDefinition, errors_schema,
     offsets_schema,
 };
-use crate::source::Sources;
+use crate::source::{Replays, Sources};
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Error, Result, Retention, VersionedTable};
-use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,11 +56,12 @@ impl Database {
         let database = Arc::new(Database {
             config,
             engine,
-            catalog: RwLock::default(),
+            catalog: tokio::sync::watch::Sender::new(Arc::default()),
             changing: tokio::sync::Mutex::default(),
             planner,
             errors,
             sources: Sources::default(),
+            replays: Replays::default(),
         });
         database.rebuild(definitions).await?;
         Ok(database)
@@ -100,6 +100,7 @@ pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>,
     let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
         columns: definition.visible_columns()?,
+        lengths: crate::lengths::of_columns(&definition.columns)?,
         versioned: if keeps_rows {
             Some(versioned(definition.stored_schema()?))
         } else {
@@ -136,6 +137,11 @@ impl Definitions {
             DdlRecord::CreateView(definition) => {
                 self.note(definition.id.0);
                 self.views.insert(definition.id.0, definition);
+            }
+            DdlRecord::ReplaceView { old, new } => {
+                self.views.remove(&old.0);
+                self.note(new.id.0);
+                self.views.insert(new.id.0, new);
             }
             DdlRecord::Drop(ids) => {
                 for id in ids {

@@ -1,15 +1,15 @@
-//! Reads by programs, without SQL: lookups, scans, changes, digests, the inventory and figures.
+//! Reads by programs, without SQL: what there is to read, scans, digests.
 
-use super::{Database, LookupRows, Metric, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
-use crate::catalog::{Catalog, Object, PUBLIC, STATE_SCHEMA};
+use super::lookup::position_of;
+use super::{Database, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
+use crate::catalog::{Catalog, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
 use crate::outcome::BatchStream;
 use crate::parse::parse_expression;
-use crate::pgtext::parse_array;
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
-use cenote_statestore::{Changes, Digest, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
+use cenote_statestore::{Changes, Digest, Epoch, Error, ErrorKind, Result, VersionedTable};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use futures::StreamExt;
@@ -24,6 +24,8 @@ pub(super) enum Target {
     Versioned {
         readable: Readable,
         table: Arc<VersionedTable>,
+        /// The view whose contents they are.
+        view: Option<Arc<MaterializedView>>,
     },
     /// State of an operator: the newest epoch.
     State { readable: Readable, table: StateTable },
@@ -121,7 +123,11 @@ impl Database {
         match schema {
             PUBLIC => {
                 let object = catalog.get(name).ok_or_else(|| catalog.missing(name))?;
-                if let Object::MaterializedView(view) = object {
+                let view = match object {
+                    Object::MaterializedView(view) => Some(view.clone()),
+                    _ => None,
+                };
+                if let Some(view) = &view {
                     self.check_view(view)?;
                 }
                 let (table, columns, kind) = contents(object).ok_or_else(|| {
@@ -134,7 +140,7 @@ impl Database {
                     .attempt("SELECT from it, or make a materialized view of it")
                 })?;
                 let readable = self.describe_versioned(PUBLIC, &table, columns, kind);
-                Ok(Target::Versioned { readable, table })
+                Ok(Target::Versioned { readable, table, view })
             }
             STATE_SCHEMA => {
                 let offsets = catalog.objects().find_map(|object| match object {
@@ -144,7 +150,11 @@ impl Database {
                 if let Some(table) = offsets {
                     let columns = table.schema().columns.clone();
                     let readable = self.describe_versioned(STATE_SCHEMA, &table, columns, ReadableKind::State);
-                    return Ok(Target::Versioned { readable, table });
+                    return Ok(Target::Versioned {
+                        readable,
+                        table,
+                        view: None,
+                    });
                 }
                 let table = self.state_table(catalog, name)?;
                 self.check_view(&table.view)?;
@@ -157,70 +167,13 @@ impl Database {
                 let table = self.errors.clone();
                 let columns = cenote_engine::visible_columns(&table.schema().columns);
                 let readable = self.describe_versioned("cenote_catalog", &table, columns, ReadableKind::Table);
-                Ok(Target::Versioned { readable, table })
+                Ok(Target::Versioned {
+                    readable,
+                    table,
+                    view: None,
+                })
             }
             _ => Err(catalog.missing(&format!("{schema}.{name}"))),
-        }
-    }
-
-    /// Looks up keys by the whole key of a collection, or by the named columns.
-    ///
-    /// # Arguments
-    /// - `columns`: names of the columns that `keys` are for; empty: the key columns in order.
-    /// - `keys`: one list of texts per key, in the order of `columns`, each in PostgreSQL's input form of its type;
-    ///   `None` is NULL.
-    ///
-    /// # Cost
-    /// One hash probe per key where the columns are the key; else one scan of the collection.
-    ///
-    /// # Errors
-    /// - `Invalid` 42P01, 42703: no such collection or column. 22P02: a key does not parse as its type.
-    pub async fn lookup(&self, name: &str, columns: &[String], keys: &[Vec<Option<String>>]) -> Result<LookupRows> {
-        let target = self.target(&self.catalog(), name)?;
-        let readable = target.readable().clone();
-        let wanted = wanted_columns(&readable, columns)?;
-        let arrays = key_arrays(&readable, &wanted, keys)?;
-        match target {
-            Target::Versioned { table, .. } => {
-                let pin = self.engine.pin_visible()?;
-                let (rows, key_of_row) = if readable.key_unique && same_set(&wanted, &readable.key) {
-                    let ordered: Vec<ArrayRef> = readable
-                        .key
-                        .iter()
-                        .map(|column| arrays[wanted.iter().position(|w| w == column).expect("same set")].clone())
-                        .collect();
-                    let found = table.lookup(&ordered, &pin)?;
-                    (
-                        found
-                            .rows
-                            .project(&(0..readable.columns.fields().len()).collect::<Vec<_>>())?,
-                        found.key_of_row,
-                    )
-                } else {
-                    scan_for(&table, &readable, &pin, &wanted, &arrays)?
-                };
-                Ok(LookupRows {
-                    epoch: pin.epoch(),
-                    readable,
-                    rows,
-                    key_of_row,
-                })
-            }
-            Target::State { table, .. } => {
-                let by_key = same_set(&wanted, &readable.key) && !readable.key.is_empty();
-                let in_order = wanted == readable.key;
-                let probe = (by_key && in_order).then(|| arrays.clone());
-                let (epoch, mut rows) = self.engine.read_state(vec![table.read(probe)]).await?;
-                self.engine.wait_visible(epoch).await?;
-                let all = concat_batches(&readable.columns, &rows.remove(0))?;
-                let (rows, key_of_row) = matching(&all, &wanted, &arrays)?;
-                Ok(LookupRows {
-                    readable,
-                    epoch,
-                    rows,
-                    key_of_row,
-                })
-            }
         }
     }
 
@@ -288,12 +241,13 @@ impl Database {
         let schema = Arc::new(columns.project(&projection)?);
         let wanted = request.cursor.map(|cursor| cursor.epoch).or(request.epoch);
         match target {
-            Target::Versioned { table, .. } => {
+            Target::Versioned { table, view, .. } => {
                 let pin = match wanted {
                     None => self.engine.pin_visible()?,
                     Some(epoch) => self.pin_past(epoch)?,
                 };
                 let epoch = pin.epoch();
+                view.map_or(Ok(()), |view| view.check_there_at(epoch))?;
                 let all = (0..columns.fields().len()).collect();
                 let source = Source::Table(table.scan(pin, all, 0..table.shards()));
                 Ok(OpenScan {
@@ -369,95 +323,6 @@ impl Database {
         }
         Ok((digest.finish_hex(), rows, epoch))
     }
-
-    /// Figures of engine and catalog.
-    pub fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = vec![Metric {
-            name: "cenote_epoch",
-            help: "Newest epoch that can be read.",
-            kind: "gauge",
-            labels: Vec::new(),
-            value: self.epoch().0 as f64,
-        }];
-        let mut add = |name, help, kind, label, value: String, figure: u64| {
-            metrics.push(Metric {
-                name,
-                help,
-                kind,
-                labels: vec![(label, value)],
-                value: figure as f64,
-            });
-        };
-        for source in self.sources.progress() {
-            let name = || source.name.clone();
-            add(
-                "cenote_source_rows_total",
-                "Rows read by a source.",
-                "counter",
-                "source",
-                name(),
-                source.rows(),
-            );
-            add(
-                "cenote_source_bad_rows_total",
-                "Rows that could not be read.",
-                "counter",
-                "source",
-                name(),
-                source.bad_rows(),
-            );
-            add(
-                "cenote_source_bytes_total",
-                "Bytes read by a source.",
-                "counter",
-                "source",
-                name(),
-                source.bytes(),
-            );
-            add(
-                "cenote_source_expected_bytes",
-                "Bytes there are to read, as far as known.",
-                "gauge",
-                "source",
-                name(),
-                source.bytes_expected(),
-            );
-        }
-        for object in self.catalog().objects() {
-            if let Some((table, _, _)) = contents(object) {
-                let statistics = table.statistics();
-                let name = || object.name().to_string();
-                add(
-                    "cenote_rows",
-                    "Rows of a table or view.",
-                    "gauge",
-                    "name",
-                    name(),
-                    statistics.rows,
-                );
-                add(
-                    "cenote_memory_bytes",
-                    "Bytes of memory of a table or view.",
-                    "gauge",
-                    "name",
-                    name(),
-                    statistics.bytes,
-                );
-            }
-            if let Object::MaterializedView(view) = object {
-                let failed = view.status.failure().is_some() as u64;
-                add(
-                    "cenote_view_failed",
-                    "1 if a view has failed.",
-                    "gauge",
-                    "name",
-                    object.name().to_string(),
-                    failed,
-                );
-            }
-        }
-        metrics
-    }
 }
 
 /// A scan that is set up.
@@ -499,7 +364,7 @@ impl OpenScan {
     }
 }
 
-fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, ReadableKind)> {
+pub(super) fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, ReadableKind)> {
     match object {
         Object::Table(table) => table
             .versioned
@@ -512,103 +377,4 @@ fn contents(object: &Object) -> Option<(Arc<VersionedTable>, SchemaRef, Readable
         )),
         Object::View(_) => None,
     }
-}
-
-fn position_of(columns: &SchemaRef, name: &str) -> Result<usize> {
-    columns.index_of(name).map_err(|_| {
-        let names: Vec<&str> = columns.fields().iter().map(|field| field.name().as_str()).collect();
-        Error::new(
-            ErrorKind::Invalid,
-            "SQL-0302",
-            format!("column \"{name}\" does not exist"),
-        )
-        .sqlstate("42703")
-        .fact("columns", names.join(", "))
-    })
-}
-
-fn wanted_columns(readable: &Readable, columns: &[String]) -> Result<Vec<usize>> {
-    if !columns.is_empty() {
-        return columns
-            .iter()
-            .map(|name| position_of(&readable.columns, name))
-            .collect();
-    }
-    if readable.key.is_empty() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "READ-0004",
-            format!("cannot look up a key in \"{}\": it has no key", readable.name),
-        )
-        .sqlstate("42P10")
-        .attempt("name a column: ?column=value"));
-    }
-    Ok(readable.key.clone())
-}
-
-/// Keys as columns, parsed as the columns' types.
-fn key_arrays(readable: &Readable, wanted: &[usize], keys: &[Vec<Option<String>>]) -> Result<Vec<ArrayRef>> {
-    if let Some(key) = keys.iter().find(|key| key.len() != wanted.len()) {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "READ-0005",
-            format!("cannot look up a key of {} values in \"{}\"", key.len(), readable.name),
-        )
-        .sqlstate("22023")
-        .fact("expected", format!("{} values", wanted.len())));
-    }
-    let parsed = wanted.iter().enumerate().map(|(index, column)| {
-        let texts: Vec<Option<&str>> = keys.iter().map(|key| key[index].as_deref()).collect();
-        let field = readable.columns.field(*column);
-        parse_array(&texts, field.data_type()).map_err(|error| error.fact("column", field.name()))
-    });
-    parsed.collect()
-}
-
-fn same_set(a: &[usize], b: &[usize]) -> bool {
-    a.len() == b.len() && a.iter().all(|column| b.contains(column))
-}
-
-/// Finds keys by reading everything.
-fn scan_for(
-    table: &Arc<VersionedTable>,
-    readable: &Readable,
-    pin: &Pin,
-    wanted: &[usize],
-    keys: &[ArrayRef],
-) -> Result<(RecordBatch, Vec<usize>)> {
-    let all = (0..readable.columns.fields().len()).collect();
-    let mut scan = table.scan(pin.clone(), all, 0..table.shards());
-    let (mut parts, mut key_of_row) = (Vec::new(), Vec::new());
-    while let Some(batch) = scan.next_batch(SCAN_ROWS)? {
-        let (rows, keys) = matching(&batch, wanted, keys)?;
-        parts.push(rows);
-        key_of_row.extend(keys);
-    }
-    Ok((concat_batches(&readable.columns, &parts)?, key_of_row))
-}
-
-/// The rows of a batch that have one of the keys, and which.
-fn matching(batch: &RecordBatch, wanted: &[usize], keys: &[ArrayRef]) -> Result<(RecordBatch, Vec<usize>)> {
-    let columns: Vec<ArrayRef> = wanted.iter().map(|column| batch.column(*column).clone()).collect();
-    let fields = columns
-        .iter()
-        .map(|column| arrow::row::SortField::new(column.data_type().clone()))
-        .collect();
-    let converter = arrow::row::RowConverter::new(fields)?;
-    let (rows, keys) = (converter.convert_columns(&columns)?, converter.convert_columns(keys)?);
-    let positions: std::collections::HashMap<&[u8], usize> = keys
-        .iter()
-        .enumerate()
-        .map(|(position, key)| (key.data(), position))
-        .collect();
-    let (mut found, mut key_of_row) = (Vec::new(), Vec::new());
-    for (row, value) in rows.iter().enumerate() {
-        if let Some(position) = positions.get(value.data()) {
-            found.push(row as u32);
-            key_of_row.push(*position);
-        }
-    }
-    let rows = arrow::compute::take_record_batch(batch, &arrow::array::UInt32Array::from(found))?;
-    Ok((rows, key_of_row))
 }

@@ -1,8 +1,11 @@
-//! PostgreSQL's dialect as sqlparser has it, less what makes parsing take exponential time.
+//! PostgreSQL's dialect as sqlparser has it, less what makes parsing take exponential time or go wrong.
+//!
+//! `a IS DISTINCT FROM b OR c` is read as PostgreSQL reads it; sqlparser takes all that follows for the right side.
 //!
 //! To find arguments such as `'key' : value`, sqlparser reads every argument of a function as an expression and then
 //! reads it again, so each level of `f(f(f(x)))` doubles the time. Arguments named by a plain name (`step => 2`) stay.
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -59,6 +62,18 @@ impl Dialect for Postgres {
         BASE.get_next_precedence(parser)
     }
 
+    fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+            Expr::IsDistinctFrom
+        } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
+            Expr::IsNotDistinctFrom
+        } else {
+            return None;
+        };
+        let right = parser.parse_subexpr(precedence);
+        Some(right.map(|right| make(Box::new(expr.clone()), Box::new(right))))
+    }
+
     fn prec_value(&self, prec: Precedence) -> u8 {
         BASE.prec_value(prec)
     }
@@ -99,6 +114,21 @@ impl Dialect for Postgres {
 #[cfg(test)]
 mod tests {
     use super::super::parse_script;
+    use super::*;
+
+    #[test]
+    fn distinct_from_binds_closer_than_and_and_or() {
+        let or = Parser::new(&Postgres)
+            .try_with_sql("a IS DISTINCT FROM b OR c")
+            .unwrap()
+            .parse_expr();
+        assert!(matches!(or, Ok(Expr::BinaryOp { .. })), "{or:?}");
+        let equal = Parser::new(&Postgres)
+            .try_with_sql("a IS DISTINCT FROM b = c")
+            .unwrap()
+            .parse_expr();
+        assert!(matches!(equal, Ok(Expr::IsDistinctFrom(..))), "{equal:?}");
+    }
 
     #[test]
     fn nested_functions_take_linear_time() {

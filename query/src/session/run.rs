@@ -4,10 +4,10 @@
 //! started, and its contents are the answer once the sources end. ORDER BY and LIMIT at the top of the query are
 //! applied to those contents.
 
-use super::{Session, passes_rows, stream_plan, unsupported};
+use super::{Session, passes_rows, stream_plan};
 use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, unsupported};
 use crate::outcome::Outcome;
 use crate::plan::bind;
 use crate::provider::{CollectionTable, Contents};
@@ -83,8 +83,10 @@ impl Session {
         let database = self.database.clone();
         let end = async move { Ok(database.wait_for_bounded_sources().await?.then(|| database.epoch())) };
         let from = Some(running.created.previous());
+        let (table, status) = (running.versioned.clone(), running.status.clone());
+        let lost = Box::pin(async move { status.wait_failure().await });
         self.database
-            .change_stream(running.versioned.clone(), columns, from, false, Some(Box::pin(end)))
+            .change_stream(table, columns, from, false, Some(Box::pin(end)), lost)
     }
 
     /// Tables of a query that keep no rows.
@@ -161,7 +163,7 @@ fn refuse_past(ast: &Ast) -> Result<()> {
 
 fn expanded(ast: &Ast, catalog: &crate::catalog::Catalog) -> Ast {
     let mut expanded = ast.clone();
-    match crate::names::expand_views(&mut expanded, catalog) {
+    match crate::expand::expand_views(&mut expanded, catalog) {
         Ok(()) => expanded,
         Err(_) => ast.clone(),
     }

@@ -17,7 +17,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, Response, StatusCode};
 use cenote_query::pgtype::ColumnType;
-use cenote_query::{CopyIn, Outcome, Rows, Session, Statement};
+use cenote_query::{CopyIn, Outcome, Rows, Session, Statement, TransactionStatus};
 use cenote_statestore::{Epoch, Error, ErrorKind};
 use datafusion::scalar::ScalarValue;
 use futures::StreamExt;
@@ -105,6 +105,7 @@ pub async fn sql(State(app): State<App>, RawQuery(query): RawQuery, headers: Hea
         .fact("statements", statements.len())),
         ([statement], false) => {
             let done = run(&app, &mut session, statement, &request, 0).await?;
+            check_ended(&session)?;
             Ok(respond::json(StatusCode::OK, Some(done.epoch), done.json))
         }
         (statements, false) => run_all(&app, &mut session, statements, &request).await,
@@ -117,7 +118,19 @@ async fn run_all(app: &App, session: &mut Session, statements: &[Statement], req
     let ended = session.end_implicit(ran.is_err()).await.map_err(ApiError::of_statement);
     let (body, epoch) = ran?;
     ended?;
+    check_ended(session)?;
     Ok(respond::json(StatusCode::OK, Some(epoch), body))
+}
+
+/// Refuses a request that leaves a transaction block open, which ends with the request and is rolled back.
+fn check_ended(session: &Session) -> Result<(), ApiError> {
+    if session.transaction_status() == TransactionStatus::Idle {
+        return Ok(());
+    }
+    let message = "cannot end the request: its transaction has no COMMIT, and was rolled back";
+    let error = Error::new(ErrorKind::Invalid, "HTTP-0020", message).sqlstate("25001");
+    let error = error.attempt("send BEGIN, the changes and COMMIT as the statements of one request");
+    Err(ApiError::of_statement(error))
 }
 
 /// Runs statements in order; gives the array of their results and the newest epoch among them.
@@ -303,6 +316,7 @@ async fn run_arrow(app: &App, mut session: Session, statement: &Statement, reque
     let rows = match outcome {
         Outcome::Rows(rows) => rows,
         Outcome::Command { tag, notices } => {
+            check_ended(&session)?;
             let done = command(&tag, &notices, session.last_epoch());
             return Ok(respond::json(StatusCode::OK, Some(done.epoch), done.json));
         }

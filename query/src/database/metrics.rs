@@ -1,0 +1,96 @@
+//! Figures of engine and catalog for `/metrics`.
+
+use super::read::contents;
+use super::{Database, Metric};
+use crate::catalog::Object;
+
+impl Database {
+    /// Figures of engine and catalog.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = vec![Metric {
+            name: "cenote_epoch",
+            help: "Newest epoch that can be read.",
+            kind: "gauge",
+            labels: Vec::new(),
+            value: self.epoch().0 as f64,
+        }];
+        let mut add = |name, help, kind, label, value: String, figure: u64| {
+            metrics.push(Metric {
+                name,
+                help,
+                kind,
+                labels: vec![(label, value)],
+                value: figure as f64,
+            });
+        };
+        for source in self.sources.progress() {
+            let name = || source.name.clone();
+            add(
+                "cenote_source_rows_total",
+                "Rows read by a source.",
+                "counter",
+                "source",
+                name(),
+                source.rows(),
+            );
+            add(
+                "cenote_source_bad_rows_total",
+                "Rows that could not be read.",
+                "counter",
+                "source",
+                name(),
+                source.bad_rows(),
+            );
+            add(
+                "cenote_source_bytes_total",
+                "Bytes read by a source.",
+                "counter",
+                "source",
+                name(),
+                source.bytes(),
+            );
+            add(
+                "cenote_source_expected_bytes",
+                "Bytes there are to read, as far as known.",
+                "gauge",
+                "source",
+                name(),
+                source.bytes_expected(),
+            );
+        }
+        for object in self.catalog().objects() {
+            if let Some((table, _, _)) = contents(object) {
+                let statistics = table.statistics();
+                let name = || object.name().to_string();
+                add(
+                    "cenote_rows",
+                    "Rows of a table or view.",
+                    "gauge",
+                    "name",
+                    name(),
+                    statistics.rows,
+                );
+                add(
+                    "cenote_memory_bytes",
+                    "Bytes of memory of a table or view.",
+                    "gauge",
+                    "name",
+                    name(),
+                    statistics.bytes,
+                );
+            }
+            if let Object::MaterializedView(view) = object {
+                let failed = view.status.failure().is_some() as u64;
+                add(
+                    "cenote_view_failed",
+                    "1 if a view has failed.",
+                    "gauge",
+                    "name",
+                    object.name().to_string(),
+                    failed,
+                );
+            }
+        }
+        metrics
+    }
+}

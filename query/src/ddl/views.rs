@@ -1,0 +1,313 @@
+//! CREATE VIEW and CREATE MATERIALIZED VIEW: planned, logged, started.
+
+use super::{duplicate_column, encode, object_name, options_of};
+use crate::catalog::{Catalog, DdlRecord, MaterializedView, Object, PlainView, Table, ViewDefinition};
+use crate::database::Database;
+use crate::error::{from_datafusion, unsupported};
+use crate::names::{folded, shown_name};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use cenote_engine::plan::{CollectionId, Node, ViewPlan};
+use cenote_engine::{Commit, NewView, ViewStatus};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
+use datafusion::sql::sqlparser::ast::CreateView;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The same in `cenote run`, whose own printer is the subscriber.
+const RUN_HISTORY_BYTES: usize = 1 << 30;
+
+/// Bytes of past changes that a shard of a view keeps for subscribers.
+const VIEW_HISTORY_BYTES: usize = 32 << 20;
+
+impl Database {
+    /// CREATE VIEW and CREATE MATERIALIZED VIEW.
+    ///
+    /// # Arguments
+    /// - `abandoned`: closed when nobody waits for the view any more; a view without contents by then is dropped again.
+    ///
+    /// # Returns
+    /// Whether it was created.
+    pub(crate) async fn create_view(
+        self: &Arc<Self>,
+        create: &CreateView,
+        text: &str,
+        abandoned: oneshot::Receiver<()>,
+    ) -> Result<bool> {
+        let _guard = self.lock_catalog().await;
+        let mut catalog = (*self.catalog()).clone();
+        let definition = view_definition(create, text, &mut catalog)?;
+        if create.if_not_exists && catalog.get(&definition.name).is_some() {
+            return Ok(false);
+        }
+        let replaced = match catalog.get(&definition.name) {
+            Some(old @ Object::View(_)) if create.or_replace && !definition.materialized => {
+                check_unread(&catalog, old)?;
+                Some(old.id())
+            }
+            _ => {
+                catalog.check_free(&definition.name)?;
+                None
+            }
+        };
+        let object = if definition.materialized {
+            Object::MaterializedView(self.start_logged_view(definition, abandoned).await?)
+        } else {
+            let columns = self.columns_of_view(&definition).await?;
+            let new = definition.clone();
+            let record = match replaced {
+                Some(old) => DdlRecord::ReplaceView { old, new },
+                None => DdlRecord::CreateView(new),
+            };
+            let commit = Commit {
+                ddl: Some(encode(&record)?),
+                ..Commit::default()
+            };
+            self.engine().commit(commit).await?;
+            Object::View(Arc::new(PlainView { definition, columns }))
+        };
+        catalog.insert(object);
+        self.set_catalog(catalog);
+        self.start_sources_read().await?;
+        Ok(true)
+    }
+
+    /// Starts sources without a table that a view has begun to read.
+    async fn start_sources_read(self: &Arc<Self>) -> Result<()> {
+        for object in self.catalog().objects() {
+            if let Object::Table(table) = object
+                && table.versioned.is_none()
+                && table.definition.connector.is_some()
+            {
+                self.start_passing_source(table).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Columns of a plain view.
+    pub(crate) async fn columns_of_view(self: &Arc<Self>, definition: &ViewDefinition) -> Result<SchemaRef> {
+        let (plan, names) = self.plan_view_query(definition).await?;
+        let fields = plan.schema().fields().iter().zip(names);
+        let fields: Vec<Field> = fields
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// Plans a view's query for the engine.
+    ///
+    /// # Returns
+    /// The optimised plan and the names of its columns.
+    async fn plan_view_query(
+        self: &Arc<Self>,
+        definition: &ViewDefinition,
+    ) -> Result<(datafusion::logical_expr::LogicalPlan, Vec<String>)> {
+        let statements = crate::parse::parse_script(&definition.query)?;
+        let crate::parse::Parsed::Sql { ast, as_of: None } = &*statements[0].parsed else {
+            return Err(unsupported("AS OF in a view"));
+        };
+        let mut view = self.read_view(None, None, Arc::default())?;
+        view.plans_only = true;
+        let state = view.view_state();
+        let plan = view.plan(&state, ast).await?;
+        let names = view_columns(definition, plan.schema().as_arrow())?;
+        if definition.materialized {
+            crate::lower::check_deterministic(&plan)?;
+        }
+        let optimized = state.optimize(&plan).map_err(from_datafusion)?;
+        Ok((optimized, names))
+    }
+
+    /// Plans a materialized view.
+    pub(crate) async fn view_plan(self: &Arc<Self>, definition: &ViewDefinition) -> Result<ViewPlan> {
+        let (plan, names) = self.plan_view_query(definition).await?;
+        crate::lower::lower_view(&definition.name, &plan, &names)
+    }
+
+    /// Starts a view that is in the log already.
+    pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
+        let plan = self.view_plan(&definition).await?;
+        let started = self.launch(definition, plan, None).await?;
+        // A view that fails again tells so when it is read; everything else comes up.
+        if let Err(error) = started.status.wait_live().await {
+            tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
+        }
+        Ok(started)
+    }
+
+    /// Plans, logs and starts a view, and waits until it has its first contents.
+    async fn start_logged_view(
+        self: &Arc<Self>,
+        definition: ViewDefinition,
+        abandoned: oneshot::Receiver<()>,
+    ) -> Result<Arc<MaterializedView>> {
+        let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
+        let plan = self.view_plan(&definition).await?;
+        let started = self.launch(definition, plan, Some(ddl)).await?;
+        let live = tokio::select! {
+            biased;
+            live = started.status.wait_live() => live,
+            _ = abandoned => Err(Error::new(ErrorKind::Unavailable, "VIEW-0003", "the creation of the view was canceled").sqlstate("57014")),
+        };
+        self.replays().end(started.definition.id);
+        if let Err(error) = live {
+            // What cannot even be built from what is there is not created at all.
+            let drop = DdlRecord::Drop(vec![started.definition.id]);
+            let commit = Commit {
+                ddl: Some(encode(&drop)?),
+                drops: vec![started.definition.id],
+                ..Commit::default()
+            };
+            self.engine().commit(commit).await?;
+            return Err(error);
+        }
+        Ok(started)
+    }
+
+    /// Hands a planned view to the engine.
+    pub(crate) async fn launch(
+        self: &Arc<Self>,
+        definition: ViewDefinition,
+        plan: ViewPlan,
+        ddl: Option<Vec<u8>>,
+    ) -> Result<Arc<MaterializedView>> {
+        let reads: Vec<CollectionId> = plan
+            .nodes
+            .iter()
+            .filter_map(|node| match node {
+                Node::Input { collection, .. } => Some(*collection),
+                _ => None,
+            })
+            .collect();
+        // Held until the replays have read their offsets as they were just before the view.
+        let _hold = self.engine().pin_visible()?;
+        let passed = self.passed_on(&reads);
+        let (feeds, inputs): (Vec<_>, Vec<_>) = passed.iter().map(|_| self.engine().replay()).unzip();
+        let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
+        let retention = self.engine().retention().clone();
+        let workers = self.engine().workers();
+        let history = if self.config().selects_wait_for_sources {
+            RUN_HISTORY_BYTES
+        } else {
+            VIEW_HISTORY_BYTES
+        };
+        let versioned = Arc::new(VersionedTable::new(
+            plan.table.clone(),
+            workers,
+            true,
+            retention,
+            history,
+        ));
+        let status = Arc::new(ViewStatus::default());
+        let new = NewView {
+            id: definition.id,
+            plan: plan.clone(),
+            status: status.clone(),
+            table: versioned.clone(),
+            replays,
+        };
+        let created: Epoch = self
+            .engine()
+            .commit(Commit {
+                ddl,
+                create_view: Some(new),
+                ..Commit::default()
+            })
+            .await?;
+        for (table, feed) in passed.iter().zip(feeds) {
+            self.start_replay(definition.id, table, created.previous(), feed);
+        }
+        Ok(Arc::new(MaterializedView {
+            columns: plan.table.columns.clone(),
+            plan: Arc::new(plan),
+            definition,
+            versioned,
+            status,
+            created,
+            reads,
+        }))
+    }
+
+    /// Sources among a new view's inputs that have begun to pass rows on and keep none.
+    fn passed_on(&self, reads: &[CollectionId]) -> Vec<Arc<Table>> {
+        let catalog = self.catalog();
+        let tables = reads.iter().filter_map(|id| match catalog.by_id(*id) {
+            Some(Object::Table(table)) if table.versioned.is_none() => Some(table.clone()),
+            _ => None,
+        });
+        tables
+            .filter(|table| self.sources().is_started(table.definition.id))
+            .collect()
+    }
+}
+
+/// A view that others are made of stays as it is: they would change their meaning, some of them only at a restart.
+fn check_unread(catalog: &Catalog, view: &Object) -> Result<()> {
+    let readers: Vec<&str> = catalog.readers(view.id()).into_iter().map(Object::name).collect();
+    if readers.is_empty() {
+        return Ok(());
+    }
+    let message = format!("cannot replace view \"{}\": other objects depend on it", view.name());
+    let error = Error::new(ErrorKind::Invalid, "SQL-0210", message).sqlstate("2BP01");
+    Err(error.fact("dependents", readers.join(", ")).attempt("DROP them first"))
+}
+
+fn view_definition(create: &CreateView, text: &str, catalog: &mut Catalog) -> Result<ViewDefinition> {
+    let refused = [
+        (create.or_alter, "OR ALTER"),
+        (create.temporary, "TEMPORARY"),
+        (
+            create.or_replace && create.materialized,
+            "CREATE OR REPLACE MATERIALIZED VIEW",
+        ),
+        (create.to.is_some(), "TO"),
+        (!create.cluster_by.is_empty(), "CLUSTER BY"),
+    ];
+    if let Some((_, clause)) = refused.iter().find(|(present, _)| *present) {
+        return Err(unsupported(clause));
+    }
+    let options = options_of(&create.options)?;
+    if let Some(name) = options.keys().next() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0208",
+            format!("cannot create view: it takes no option \"{name}\""),
+        )
+        .sqlstate("22023"));
+    }
+    Ok(ViewDefinition {
+        id: catalog.allocate(),
+        name: object_name(&create.name)?,
+        sql: text.to_string(),
+        query: create.query.to_string(),
+        columns: create.columns.iter().map(|column| folded(&column.name)).collect(),
+        materialized: create.materialized,
+    })
+}
+
+/// Names of a view's columns: those listed, then those of its query; each once.
+fn view_columns(definition: &ViewDefinition, schema: &Schema) -> Result<Vec<String>> {
+    let mut names: Vec<String> = schema
+        .fields()
+        .iter()
+        .map(|field| shown_name(field.name()).to_string())
+        .collect();
+    if definition.columns.len() > names.len() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0209",
+            format!(
+                "cannot create view \"{}\": it names more columns than its query has",
+                definition.name
+            ),
+        )
+        .sqlstate("42601"));
+    }
+    names.splice(..definition.columns.len(), definition.columns.iter().cloned());
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        Some(name) => Err(duplicate_column(name)),
+        None => Ok(names),
+    }
+}

@@ -1,0 +1,233 @@
+//! Plain views put in the place of their names, as a rewrite of the parsed statement before it is planned.
+//!
+//! # Rules kept here
+//! 1. A common table expression hides views of its name; inside of itself only those before it do, as in PostgreSQL.
+//! 2. AS OF behind a plain view is for every table under it.
+//!
+//! # Not here
+//! Names of output columns ([`crate::names`]), and what `AS OF` becomes ([`crate::past`]).
+
+use crate::catalog::{Catalog, Object, ViewDefinition};
+use crate::names::{folded, name_outputs, public_name};
+use crate::past::epoch_at;
+use crate::walk;
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{
+    Ident, ObjectName, Query, Statement, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
+};
+use std::ops::ControlFlow;
+
+/// How deeply views may stand on plain views.
+const VIEW_DEPTH_MAX: usize = 64;
+
+/// Puts the query of every plain view in the place of its name, and names tables of past epochs as such.
+///
+/// # Errors
+/// `Invalid` 54001: views stand too deep on each other.
+pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
+    let mut expander = Expander {
+        catalog,
+        common: Vec::new(),
+        depth: 0,
+        past: None,
+    };
+    match walk::change(statement, &mut expander) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Expander<'a> {
+    catalog: &'a Catalog,
+    /// Common table expressions in scope, which hide views.
+    common: Vec<Common>,
+    depth: usize,
+    /// The epoch that the view being expanded is read at.
+    past: Option<Epoch>,
+}
+
+/// The common table expressions of one query.
+struct Common {
+    /// Where each one's query is, and its name.
+    tables: Vec<(*const Query, String)>,
+    is_recursive: bool,
+    /// How many of them can be named where the walk is: inside one, only those before it.
+    seen: usize,
+}
+
+impl Common {
+    fn of(query: &Query) -> Common {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        let tables: Vec<_> = tables
+            .map(|table| (&raw const *table.query, folded(&table.alias.name)))
+            .collect();
+        Common {
+            is_recursive: query.with.as_ref().is_some_and(|with| with.recursive),
+            seen: tables.len(),
+            tables,
+        }
+    }
+
+    /// Takes note that the walk goes into `query`, which may be one of the expressions.
+    fn enter(&mut self, query: &Query) {
+        let inner = self.tables.iter().position(|(at, _)| std::ptr::eq(*at, query));
+        if let Some(inner) = inner.filter(|_| !self.is_recursive) {
+            self.seen = inner;
+        }
+    }
+
+    fn hides(&self, name: &str) -> bool {
+        self.tables[..self.seen].iter().any(|(_, table)| table == name)
+    }
+}
+
+fn no_past(name: &ObjectName, epoch: Epoch) -> Error {
+    let message = format!("cannot read \"{name}\" as of epoch {epoch}: it is a common table expression");
+    Error::new(ErrorKind::Invalid, "SQL-0309", message)
+        .sqlstate("42601")
+        .attempt("write AS OF behind the tables inside it")
+}
+
+impl VisitorMut for Expander<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Some(lock) = query.locks.first() {
+            let message = format!("cannot plan query: {lock} is not supported yet");
+            let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
+            return ControlFlow::Break(
+                error.attempt("leave it out: a commit is refused if a row it changes was changed since it was read"),
+            );
+        }
+        if let Some(outer) = self.common.last_mut() {
+            outer.enter(query);
+        }
+        self.common.push(Common::of(query));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.common.pop();
+        if let Some(outer) = self.common.last_mut() {
+            outer.seen = outer.tables.len();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let Err(error) = refuse_clauses(factor) {
+            return ControlFlow::Break(error);
+        }
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            version,
+            ..
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        let own_past = version.take().as_ref().and_then(epoch_at);
+        let past = own_past.or(self.past);
+        let public = public_name(name);
+        let is_common = |name: &String| self.common.iter().any(|common| common.hides(name));
+        if name.0.len() == 1 && public.as_ref().is_some_and(is_common) {
+            return match own_past {
+                None => ControlFlow::Continue(()),
+                Some(epoch) => ControlFlow::Break(no_past(name, epoch)),
+            };
+        }
+        let object = public.as_ref().and_then(|name| self.catalog.get(name));
+        if let Some(Object::View(view)) = object {
+            match self.subquery(&view.definition, past, alias.take()) {
+                Ok(derived) => *factor = derived,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        } else if let Some(epoch) = past {
+            crate::past::qualify(name, alias, epoch);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Expander<'_> {
+    /// The query of a view, in the place of its name.
+    fn subquery(&self, view: &ViewDefinition, past: Option<Epoch>, alias: Option<TableAlias>) -> Result<TableFactor> {
+        let name = &view.name;
+        if self.depth > VIEW_DEPTH_MAX {
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "SQL-0004",
+                "cannot plan query: its views are too deep",
+            );
+            return Err(error
+                .sqlstate("54001")
+                .fact("limit", format!("{VIEW_DEPTH_MAX} levels")));
+        }
+        let statements = crate::parse::parse_script(&view.query)?;
+        let crate::parse::Parsed::Sql { ast, .. } = &*statements[0].parsed else {
+            return Err(Error::bug(format!("view \"{name}\" holds no query")));
+        };
+        let mut ast = (**ast).clone();
+        name_outputs(&mut ast);
+        let mut inner = Expander {
+            catalog: self.catalog,
+            common: Vec::new(),
+            depth: self.depth + 1,
+            past,
+        };
+        if let ControlFlow::Break(error) = walk::change(&mut ast, &mut inner) {
+            return Err(error);
+        }
+        let Statement::Query(subquery) = ast else {
+            return Err(Error::bug(format!("view \"{name}\" holds no query")));
+        };
+        let own_columns = view.columns.iter().map(|column| TableAliasColumnDef {
+            name: Ident::with_quote('"', column),
+            data_type: None,
+        });
+        let mut alias = alias.unwrap_or_else(|| TableAlias {
+            explicit: true,
+            name: Ident::with_quote('"', name),
+            columns: Vec::new(),
+            at: None,
+        });
+        if alias.columns.is_empty() {
+            alias.columns = own_columns.collect();
+        }
+        Ok(TableFactor::Derived {
+            lateral: false,
+            subquery,
+            alias: Some(alias),
+            sample: None,
+        })
+    }
+}
+
+/// Refuses what may stand behind a table's name and would be passed over by the planner.
+fn refuse_clauses(factor: &TableFactor) -> Result<()> {
+    let clause = match factor {
+        TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => "TABLESAMPLE",
+        TableFactor::Table {
+            with_ordinality: true, ..
+        } => "WITH ORDINALITY",
+        TableFactor::Table {
+            version: Some(_),
+            args: Some(_),
+            ..
+        } => "AS OF behind a function",
+        TableFactor::Table {
+            with_hints,
+            partitions,
+            json_path,
+            index_hints,
+            ..
+        } if !with_hints.is_empty() || !partitions.is_empty() || json_path.is_some() || !index_hints.is_empty() => {
+            "a hint behind a table's name"
+        }
+        _ => return Ok(()),
+    };
+    let message = format!("cannot plan query: {clause} is not supported yet");
+    Err(Error::new(ErrorKind::Unsupported, "SQL-0301", message))
+}

@@ -1,0 +1,116 @@
+//! Changes of the catalog: each is one commit of its own, done whole whatever becomes of who asked for it.
+
+use super::{Session, created, first_words};
+use crate::error::unsupported;
+use crate::outcome::Outcome;
+use crate::parse::Statement;
+use crate::transaction::Transaction;
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, ObjectName, Statement as Ast};
+use std::future::Future;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    pub(super) async fn definition(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
+        self.refuse_in_transaction("a change of the catalog")?;
+        let outcome = self.define(statement, ast).await?;
+        self.renew_snapshot().await?;
+        Ok(outcome)
+    }
+
+    /// What the statements of one message read after a change of the catalog has what it made.
+    async fn renew_snapshot(&mut self) -> Result<()> {
+        if self.transaction.is_some() {
+            let pin = self.newest_pin().await?;
+            self.transaction = Some(Transaction::new(pin, true));
+        }
+        Ok(())
+    }
+
+    async fn define(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
+        match ast {
+            Ast::CreateTable(create) => self.create_table("CREATE TABLE", create, &statement.text, false).await,
+            Ast::CreateView(create) => {
+                let made = self.create_view(create, &statement.text).await?;
+                let tag = if create.materialized {
+                    "CREATE MATERIALIZED VIEW"
+                } else {
+                    "CREATE VIEW"
+                };
+                Ok(created(tag, made, &create.name.to_string()))
+            }
+            Ast::Drop {
+                object_type,
+                names,
+                if_exists,
+                cascade,
+                ..
+            } => {
+                let kind = crate::ddl::dropped_kind(object_type)?;
+                self.drop_objects(names, kind, *if_exists, *cascade).await
+            }
+            other => Err(unsupported(first_words(&other.to_string()))),
+        }
+    }
+
+    pub(super) async fn create_table(
+        &self,
+        tag: &str,
+        create: &CreateTable,
+        text: &str,
+        is_source: bool,
+    ) -> Result<Outcome> {
+        let (database, name) = (self.database.clone(), create.name.to_string());
+        let (create, text) = (create.clone(), text.to_string());
+        let made = self
+            .whole(async move { database.create_table(&create, &text, is_source).await })
+            .await?;
+        Ok(created(tag, made, &name))
+    }
+
+    /// Unlike other changes of the catalog, one that can take long is undone when it is broken off.
+    async fn create_view(&self, create: &CreateView, text: &str) -> Result<bool> {
+        let (database, create, text) = (self.database.clone(), create.clone(), text.to_string());
+        let (_asked, abandoned) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move { database.create_view(&create, &text, abandoned).await });
+        task.await
+            .map_err(|error| Error::bug(format!("the creation of a view broke off: {error}")))?
+    }
+
+    pub(super) async fn drop_objects(
+        &self,
+        names: &[ObjectName],
+        kind: &'static str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<Outcome> {
+        let (database, names) = (self.database.clone(), names.to_vec());
+        let dropped = async move { database.drop_objects(&names, kind, if_exists, cascade).await };
+        Ok(Outcome::Command {
+            tag: format!("DROP {}", kind.to_uppercase()),
+            notices: self.whole(dropped).await?,
+        })
+    }
+
+    /// Runs a change of the catalog to its end, whatever becomes of who asked for it: half of one must not stay.
+    async fn whole<T: Send + 'static>(&self, change: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+        self.committing.store(true, Ordering::Release);
+        let done = tokio::spawn(change).await;
+        self.committing.store(false, Ordering::Release);
+        done.map_err(|error| Error::bug(format!("a change of the catalog broke off: {error}")))?
+    }
+
+    /// DDL is one commit of its own; inside a block it would take effect before the block does.
+    pub(super) fn refuse_in_transaction(&self, what: &str) -> Result<()> {
+        match &self.transaction {
+            Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "SQL-0402",
+                format!("cannot run {what} inside a transaction block: not supported yet"),
+            )
+            .sqlstate("25001")
+            .attempt("COMMIT first")),
+            _ => Ok(()),
+        }
+    }
+}

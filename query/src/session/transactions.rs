@@ -1,0 +1,227 @@
+//! The session's transaction: blocks, implicit ones, and what a statement that was broken off leaves.
+//!
+//! # Rules kept here
+//! 1. A change outside a block is a transaction of its own, run again when another one got to its rows first.
+//! 2. A statement that failed or was broken off fails its block; without a block it leaves nothing open.
+//!
+//! # Not here
+//! What a transaction holds and how it reads ([`crate::transaction`]).
+
+use super::{Change, Session, TransactionStatus, command};
+use crate::error::unsupported;
+use crate::outcome::Outcome;
+use crate::transaction::Transaction;
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Times that a single statement is run again when another transaction changed its rows meanwhile.
+const RETRIES_MAX: usize = 16;
+
+impl Session {
+    /// Takes note of a statement whose future was dropped: it failed.
+    pub(super) fn settle(&mut self) {
+        if std::mem::take(&mut self.running) {
+            self.fail_transaction();
+        }
+    }
+
+    /// Fails what is open after a statement failed where the session could not see it (it was broken off, its rows could
+    /// not be sent): a transaction block takes only ROLLBACK from then on; an implicit transaction is rolled back.
+    pub fn fail_transaction(&mut self) {
+        self.running = false;
+        match &mut self.transaction {
+            Some(transaction) if transaction.implicit => {
+                self.transaction = None;
+                self.close_scope(false);
+            }
+            Some(transaction) => transaction.failed = true,
+            None => {}
+        }
+    }
+
+    /// Whether a commit is on its way: from then on a statement can no longer be broken off without its effect.
+    pub fn committing(&self) -> Arc<AtomicBool> {
+        self.committing.clone()
+    }
+
+    pub(super) async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+        if self.transaction.is_some() {
+            return self.change_once(&change, parameters).await;
+        }
+        for _ in 0..RETRIES_MAX {
+            let mut transaction = Transaction::new(self.newest_pin().await?, true);
+            transaction.only_reads = crate::settings::only_reads(&self.settings);
+            self.transaction = Some(transaction);
+            let changed = self.change_once(&change, parameters).await;
+            let transaction = self.transaction.take().expect("set above");
+            let count = changed?;
+            match self.finish(transaction).await {
+                Ok(()) => return Ok(count),
+                // Somebody else changed the same rows first: look again and decide anew.
+                Err(error) if error.state() == "40001" => continue,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            "TABLE-0102",
+            "cannot commit: other transactions keep changing the same rows",
+        )
+        .sqlstate("40001")
+        .attempt("run the statement again"))
+    }
+
+    async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+        let view = self.read_view(None).await?;
+        let transaction = self
+            .transaction
+            .as_mut()
+            .ok_or_else(|| Error::bug("a change outside a transaction"))?;
+        if transaction.only_reads {
+            let message = "cannot change a table in a read-only transaction";
+            return Err(Error::new(ErrorKind::Invalid, "SQL-0404", message).sqlstate("25006"));
+        }
+        match change {
+            Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
+            Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
+            Change::Delete(delete) => crate::dml::delete(view, transaction, delete, parameters).await,
+            Change::Truncate(truncate) => crate::dml::truncate(&view, transaction, truncate).map(|()| 0),
+        }
+    }
+
+    pub(super) async fn newest_pin(&self) -> Result<cenote_statestore::Pin> {
+        self.database.engine().wait_visible(self.last_epoch).await?;
+        self.database.engine().pin_visible()
+    }
+
+    /// Commits a transaction's changes and waits until they can be read.
+    async fn finish(&mut self, transaction: Transaction) -> Result<()> {
+        if transaction.is_read_only() {
+            return Ok(());
+        }
+        let commit = transaction.into_commit()?;
+        self.committing.store(true, Ordering::Release);
+        let committed = self.commit_visibly(commit).await;
+        self.committing.store(false, Ordering::Release);
+        committed
+    }
+
+    async fn commit_visibly(&mut self, commit: cenote_engine::Commit) -> Result<()> {
+        let epoch = self.database.engine().commit(commit).await?;
+        self.last_epoch = epoch;
+        self.database.engine().wait_visible(epoch).await
+    }
+
+    pub(super) fn begin(&mut self, modes: &[TransactionMode]) -> Result<Outcome> {
+        let only_reads = only_reads(modes)?.unwrap_or_else(|| crate::settings::only_reads(&self.settings));
+        self.open_scope();
+        match &mut self.transaction {
+            Some(transaction) if transaction.implicit => {
+                transaction.implicit = false;
+                transaction.only_reads = only_reads;
+                Ok(command("BEGIN"))
+            }
+            Some(_) => Ok(Outcome::Command {
+                tag: "BEGIN".into(),
+                notices: vec!["there is already a transaction in progress".into()],
+            }),
+            None => {
+                let mut transaction = Transaction::new(self.database.engine().pin_visible()?, false);
+                transaction.only_reads = only_reads;
+                self.transaction = Some(transaction);
+                Ok(command("BEGIN"))
+            }
+        }
+    }
+
+    pub(super) async fn commit(&mut self) -> Result<Outcome> {
+        match self.transaction.take() {
+            None => Ok(Outcome::Command {
+                tag: "COMMIT".into(),
+                notices: vec!["there is no transaction in progress".into()],
+            }),
+            Some(transaction) if transaction.failed => {
+                self.close_scope(false);
+                Ok(command("ROLLBACK"))
+            }
+            Some(transaction) => {
+                let finished = self.finish(transaction).await;
+                self.close_scope(finished.is_ok());
+                finished.map(|()| command("COMMIT"))
+            }
+        }
+    }
+
+    pub(super) fn rollback(&mut self) -> Outcome {
+        self.close_scope(false);
+        match self.transaction.take() {
+            Some(_) => command("ROLLBACK"),
+            None => Outcome::Command {
+                tag: "ROLLBACK".into(),
+                notices: vec!["there is no transaction in progress".into()],
+            },
+        }
+    }
+
+    /// The transaction's state.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        match &self.transaction {
+            Some(transaction) if transaction.failed || self.running => TransactionStatus::Failed,
+            Some(transaction) if !transaction.implicit => TransactionStatus::Open,
+            _ => TransactionStatus::Idle,
+        }
+    }
+
+    /// Begins an implicit transaction around several statements sent as one message, as PostgreSQL does;
+    /// [`Session::end_implicit`] commits it. Statements of their own `BEGIN` take over.
+    pub fn begin_implicit(&mut self) {
+        if self.transaction.is_none()
+            && let Ok(pin) = self.database.engine().pin_visible()
+        {
+            let mut transaction = Transaction::new(pin, true);
+            transaction.only_reads = crate::settings::only_reads(&self.settings);
+            self.transaction = Some(transaction);
+            self.open_scope();
+        }
+    }
+
+    /// Ends the implicit transaction: commits, or rolls back when `failed`.
+    pub async fn end_implicit(&mut self, failed: bool) -> Result<()> {
+        match self.transaction.take() {
+            Some(transaction) if transaction.implicit && !failed && !transaction.failed => {
+                let finished = self.finish(transaction).await;
+                self.close_scope(finished.is_ok());
+                finished
+            }
+            Some(transaction) if transaction.implicit => {
+                self.close_scope(false);
+                Ok(())
+            }
+            other => {
+                self.transaction = other;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What the modes of a transaction ask for: whether it only reads; `None`: they do not say.
+///
+/// # Errors
+/// `Unsupported`: SERIALIZABLE, which would promise more than a snapshot gives (write skew).
+pub(super) fn only_reads(modes: &[TransactionMode]) -> Result<Option<bool>> {
+    let mut only_reads = None;
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(access) => only_reads = Some(*access == TransactionAccessMode::ReadOnly),
+            TransactionMode::IsolationLevel(TransactionIsolationLevel::Serializable) => {
+                return Err(unsupported("ISOLATION LEVEL SERIALIZABLE").attempt("use REPEATABLE READ"));
+            }
+            TransactionMode::IsolationLevel(_) => {}
+        }
+    }
+    Ok(only_reads)
+}
