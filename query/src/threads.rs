@@ -18,8 +18,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// Batches of a result that wait for its reader.
 const BATCHES_AHEAD: usize = 2;
 
-/// Fewest threads, so that one long query leaves another one a thread.
-const THREADS_MIN: usize = 2;
+/// Threads per core: an operator may compute for seconds before it lets go, and the other queries' threads share the
+/// cores with it meanwhile.
+const THREADS_PER_CORE: usize = 4;
 
 /// The threads, started with the first query.
 #[derive(Default)]
@@ -32,9 +33,9 @@ impl QueryThreads {
         if let Some(runtime) = self.runtime.get() {
             return Ok(runtime.handle().clone());
         }
-        let cores = std::thread::available_parallelism().map_or(THREADS_MIN, usize::from);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_multi_thread()
-            .worker_threads(cores.max(THREADS_MIN))
+            .worker_threads(cores * THREADS_PER_CORE)
             .thread_name("query")
             .thread_stack_size(THREAD_STACK_BYTES)
             .enable_all()
