@@ -16,9 +16,8 @@ build:             ## the binary
 
 test: unit e2e cases oracle   ## every test that passes today
 
-# The unit tests of `connectors`, `query` and `server` are `cargo test --release --workspace`; they join once they pass again.
 unit:              ## tests in Rust
-	cargo test --release -p cenote-statestore -p cenote-engine -p cenote-tests $(ARGS)
+	cargo test --release --workspace --no-fail-fast $(ARGS)
 
 e2e: build         ## tests with real clients
 	cd tests && "$(PYTHON)" -m pytest e2e $(ARGS)

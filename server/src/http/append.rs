@@ -68,8 +68,8 @@ pub async fn append(
     body: Body,
 ) -> Answer {
     Parameters::parse(query.as_deref(), &[])?;
-    let schema = app.database().append_schema(&name)?;
     let format = body_format(&headers)?;
+    let schema = app.database().append_schema(&name)?;
     let body = read_body(&headers, body, app.limits()).await?;
     let batches = if body.len() <= INLINE_BYTES {
         decode(&schema, format, &body)?
