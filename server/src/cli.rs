@@ -22,7 +22,13 @@ use std::process::ExitCode;
 
 /// A streaming database whose state is ordinary tables: SQL in, live views out.
 #[derive(Debug, Parser)]
-#[command(name = "cenote", version, arg_required_else_help = true, max_term_width = 110)]
+#[command(
+    name = "cenote",
+    bin_name = "cenote",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 110
+)]
 #[command(after_help = "Examples:
   cenote run -e \"SELECT 1 AS one\"       run a script in this process
   cenote serve --data-dir ./cenote-data  start the server
