@@ -42,6 +42,7 @@ mod system;
 mod threads;
 mod transaction;
 mod types;
+mod using;
 mod values;
 mod walk;
 mod zeros;

@@ -206,9 +206,9 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         "count" => AggregateFunction::Count,
         "sum" => AggregateFunction::Sum,
         "avg" | "mean" => AggregateFunction::Avg,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "bool_and" | "bool_or" => return Err(not_supported(format!("the aggregate {}", func.name()))),
+        // False is less than true.
+        "min" | "bool_and" | "every" => AggregateFunction::Min,
+        "max" | "bool_or" => AggregateFunction::Max,
         other => return Err(not_supported(format!("the aggregate {other}"))),
     };
     let argument = match params.args.as_slice() {

@@ -1,0 +1,212 @@
+//! The merged columns of `JOIN ... USING` and `NATURAL JOIN`, as a rewrite of the parsed statement.
+//!
+//! DataFusion takes a merged column for ambiguous wherever it is filtered or grouped by, and for the left side's
+//! where both sides are outer. Here its name becomes what the standard says it is: the left side's column, the right
+//! side's for a RIGHT JOIN, and the first of the two that is not NULL for a FULL JOIN.
+//!
+//! # Not here
+//! `SELECT *`, whose order of columns the planner makes from the join itself.
+
+use crate::catalog::{Catalog, Object};
+use crate::names::{folded, public_name};
+use crate::walk;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, JoinConstraint,
+    JoinOperator, ObjectName, Query, Select, Statement, TableFactor, VisitorMut,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Puts merged columns in the place of their bare names.
+pub(crate) fn name_merged(statement: &mut Statement, catalog: &Catalog) {
+    let mut merging = Merging {
+        catalog,
+        scopes: Vec::new(),
+    };
+    let _ = walk::change(statement, &mut merging);
+}
+
+struct Merging<'a> {
+    catalog: &'a Catalog,
+    /// For each query that the walk is in, what the bare names of its SELECT mean.
+    scopes: Vec<HashMap<String, Expr>>,
+}
+
+impl VisitorMut for Merging<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.scopes.push(HashMap::new());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.scopes.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let merged = merged_columns(select, self.catalog);
+        if let Some(scope) = self.scopes.last_mut() {
+            *scope = merged;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+        // What ORDER BY names behind it are columns of the result.
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.clear();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(ident) = expr
+            && let Some(merged) = self.scopes.last().and_then(|scope| scope.get(&folded(ident)))
+        {
+            *expr = merged.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A relation of FROM: what its columns are qualified with, and their names if the catalog knows them.
+struct Relation {
+    qualifier: Ident,
+    columns: Option<Vec<String>>,
+}
+
+impl Relation {
+    fn of(factor: &TableFactor, catalog: &Catalog) -> Option<Relation> {
+        match factor {
+            TableFactor::Table { name, alias, .. } => {
+                let qualifier = match alias {
+                    Some(alias) => alias.name.clone(),
+                    None => name.0.last()?.as_ident()?.clone(),
+                };
+                let renames = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+                let object = public_name(name).and_then(|name| catalog.get(&name).cloned());
+                let columns = object.filter(|_| !renames).map(|object| column_names(&object));
+                Some(Relation { qualifier, columns })
+            }
+            TableFactor::Derived { alias: Some(alias), .. } => {
+                let columns = alias.columns.iter().map(|column| folded(&column.name));
+                Some(Relation {
+                    qualifier: alias.name.clone(),
+                    columns: Some(columns.collect()).filter(|columns: &Vec<String>| !columns.is_empty()),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.columns.as_ref().is_some_and(|columns| columns.iter().any(|known| known == column))
+    }
+
+    fn column(&self, name: &str) -> Expr {
+        Expr::CompoundIdentifier(vec![self.qualifier.clone(), Ident::with_quote('"', name)])
+    }
+}
+
+fn column_names(object: &Object) -> Vec<String> {
+    let columns = match object {
+        Object::Table(table) => &table.columns,
+        Object::View(view) => &view.columns,
+        Object::MaterializedView(view) => &view.columns,
+    };
+    columns.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+fn merged_columns(select: &Select, catalog: &Catalog) -> HashMap<String, Expr> {
+    let mut merged = HashMap::new();
+    for from in &select.from {
+        let mut left: Vec<Option<Relation>> = vec![Relation::of(&from.relation, catalog)];
+        for join in &from.joins {
+            let right = Relation::of(&join.relation, catalog);
+            if let (Some((kind, constraint)), Some(right)) = (kind_of(&join.join_operator), &right) {
+                for column in shared_columns(constraint, &left, right) {
+                    let of_left = merged.get(&column).cloned().or_else(|| left_column(&left, &column));
+                    if let Some(of_left) = of_left {
+                        merged.insert(column.clone(), merge(kind, of_left, right.column(&column)));
+                    }
+                }
+            }
+            left.push(right);
+        }
+    }
+    merged
+}
+
+/// Which side's rows may be missing in a pair.
+#[derive(Clone, Copy)]
+enum Kind {
+    LeftKeeps,
+    RightKeeps,
+    BothKeep,
+}
+
+fn kind_of(operator: &JoinOperator) -> Option<(Kind, &JoinConstraint)> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => Some((Kind::LeftKeeps, constraint)),
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => Some((Kind::RightKeeps, constraint)),
+        JoinOperator::FullOuter(constraint) => Some((Kind::BothKeep, constraint)),
+        _ => None,
+    }
+}
+
+fn shared_columns(constraint: &JoinConstraint, left: &[Option<Relation>], right: &Relation) -> Vec<String> {
+    match constraint {
+        JoinConstraint::Using(columns) => {
+            let names = columns.iter().filter_map(|column| column.0.last()?.as_ident().map(folded));
+            names.collect()
+        }
+        JoinConstraint::Natural => {
+            let is_shared = |column: &&String| left.iter().flatten().any(|relation| relation.has(column));
+            right.columns.iter().flatten().filter(is_shared).cloned().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The column of that name on the left of a join, if it is known whose it is.
+fn left_column(left: &[Option<Relation>], column: &str) -> Option<Expr> {
+    match left {
+        [Some(only)] => Some(only.column(column)),
+        several => {
+            let mut owners = several.iter().flatten().filter(|relation| relation.has(column));
+            let owner = owners.next()?;
+            owners.next().is_none().then(|| owner.column(column))
+        }
+    }
+}
+
+fn merge(kind: Kind, left: Expr, right: Expr) -> Expr {
+    match kind {
+        Kind::LeftKeeps => left,
+        Kind::RightKeeps => right,
+        Kind::BothKeep => coalesce(left, right),
+    }
+}
+
+fn coalesce(left: Expr, right: Expr) -> Expr {
+    let arguments = [left, right].map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new("coalesce")]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: arguments.into(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
