@@ -7,13 +7,12 @@
 mod references;
 mod schemas;
 
-pub(crate) use references::named_relations;
-
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
 use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
+use crate::relations::named_relations;
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
 use arrow::array::RecordBatch;

@@ -1,10 +1,14 @@
 //! One client's session: settings, open transaction, statements.
 
+mod commitment;
 mod definitions;
 mod run;
 mod settings;
 mod timeout;
 mod transactions;
+
+pub use commitment::Commitment;
+pub(crate) use commitment::canceled;
 
 use crate::catalog::Object;
 use crate::database::{ChangeStream, Database};
@@ -23,7 +27,6 @@ use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as 
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What a prepared statement takes and gives.
 #[derive(Clone, Debug)]
@@ -59,7 +62,7 @@ pub struct Session {
     copied: crate::copy::Copied,
     /// A statement runs; still set when the next one comes if that one was broken off.
     running: bool,
-    committing: Arc<AtomicBool>,
+    commitment: Arc<Commitment>,
 }
 
 impl Session {
@@ -75,7 +78,7 @@ impl Session {
             last_read: None,
             copied: Default::default(),
             running: false,
-            committing: Arc::default(),
+            commitment: Arc::default(),
         }
     }
 
@@ -176,6 +179,7 @@ impl Session {
         self.running = true;
         let outcome = self.execute_in_time(statement, parameters).await;
         self.running = false;
+        self.commitment.end();
         outcome
     }
 
@@ -220,7 +224,7 @@ impl Session {
             Parsed::Empty => Ok(Outcome::Empty),
             Parsed::Sql { ast, as_of } => self.dispatch_sql(statement, ast, *as_of, parameters).await,
             Parsed::CreateSource(ast) => {
-                self.refuse_in_transaction("CREATE SOURCE")?;
+                self.refuse_definition("CREATE SOURCE")?;
                 let create = crate::ddl::as_create_table(ast)?;
                 self.create_table("CREATE SOURCE", create, &statement.text, true).await
             }
@@ -229,7 +233,7 @@ impl Session {
                 if_exists,
                 cascade,
             } => {
-                self.refuse_in_transaction("DROP")?;
+                self.refuse_definition("DROP")?;
                 self.drop_objects(names, "source", *if_exists, *cascade).await
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
