@@ -23,6 +23,7 @@ mod lengths;
 mod literal;
 mod lower;
 mod names;
+mod null_equality;
 mod outcome;
 mod parse;
 mod past;

@@ -19,7 +19,9 @@ use crate::parse::{Parsed, Statement, parse_script};
 use crate::plan::{ReadView, bind};
 use crate::transaction::{Transaction, failed_transaction};
 use arrow::array::RecordBatch;
+use arrow::compute::CastOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
 use cenote_statestore::{Epoch, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
@@ -123,7 +125,7 @@ impl Session {
                 let plan = view.plan(&state, &ast).await?;
                 let is_query = matches!(ast, Ast::Query(_));
                 let parameters = parameter_types(&plan, hints)?;
-                let columns = is_query.then(|| shown_schema(plan.schema().as_arrow()));
+                let columns = is_query.then(|| shown_schema(coerced(&state, plan).schema().as_arrow()));
                 Ok(Description { parameters, columns })
             }
             Ast::Update(_) | Ast::Delete(_) => Ok(Description {
@@ -286,7 +288,17 @@ impl Session {
             Ast::UNLISTEN { .. } => Ok(command("UNLISTEN")),
             Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
             Ast::ShowVariable { variable } => self.show_setting(variable),
-            Ast::Explain { statement, analyze, .. } => self.explain(statement, *analyze, as_of, parameters).await,
+            Ast::Explain {
+                statement,
+                analyze,
+                verbose: false,
+                query_plan: false,
+                estimate: false,
+                format: None,
+                options: None,
+                ..
+            } => self.explain(statement, *analyze, as_of, parameters).await,
+            Ast::Explain { .. } => Err(unsupported("EXPLAIN with options")),
             _ => self.definition(statement, ast).await,
         }
     }
@@ -381,14 +393,24 @@ enum Change<'a> {
     Truncate(&'a datafusion::sql::sqlparser::ast::Truncate),
 }
 
+/// The plan with its types coerced; as it is where its parameters leave types open.
+fn coerced(state: &datafusion::execution::SessionState, plan: LogicalPlan) -> LogicalPlan {
+    let options = state.config_options();
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), options, |_, _| {});
+    analyzed.unwrap_or(plan)
+}
+
 /// Runs a plan, its result streaming to the client.
 pub(crate) async fn stream_plan(
     state: &datafusion::execution::SessionState,
     plan: LogicalPlan,
     epoch: Option<Epoch>,
 ) -> Result<Outcome> {
+    // Only once its types are coerced does a plan tell those of its result.
+    let plan = state.optimize(&plan).map_err(from_datafusion)?;
     let schema = shown_schema(plan.schema().as_arrow());
-    let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+    let physical = state.query_planner().create_physical_plan(&plan, state).await;
+    let physical = physical.map_err(from_datafusion)?;
     let stream = crate::threads::compute(state, physical)?;
     let shown = schema.clone();
     let batches = stream.map(move |batch| {
@@ -403,13 +425,19 @@ pub(crate) async fn stream_plan(
     }))
 }
 
+/// A cast that says what it cannot do, where others give NULL.
+const EXACT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
+
 /// A batch under the result's names; execution may narrow a type, which the plan's wins over.
 fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         if column.data_type() == field.data_type() {
             Ok(column.clone())
         } else {
-            arrow::compute::cast(column, field.data_type())
+            arrow::compute::cast_with_options(column, field.data_type(), &EXACT)
         }
     });
     let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;

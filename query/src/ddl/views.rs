@@ -173,7 +173,11 @@ impl Database {
     /// Starts a view that is in the log already. One that cannot be planned any more, or that fails again, tells so when
     /// it is read; everything else comes up.
     pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
-        let plan = match self.view_plan(&definition).await {
+        let plan = match self
+            .view_plan(&definition)
+            .await
+            .and_then(|plan| plan.check().map(|()| plan))
+        {
             Ok(plan) => plan,
             Err(error) => {
                 tracing::warn!("materialized view {}: {}", definition.name, error.message());
@@ -244,6 +248,7 @@ impl Database {
         plan: ViewPlan,
         ddl: Option<Vec<u8>>,
     ) -> Result<Arc<MaterializedView>> {
+        plan.check()?;
         let reads: Vec<CollectionId> = plan
             .nodes
             .iter()

@@ -206,14 +206,16 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         "count" => AggregateFunction::Count,
         "sum" => AggregateFunction::Sum,
         "avg" | "mean" => AggregateFunction::Avg,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "bool_and" | "bool_or" => return Err(not_supported(format!("the aggregate {}", func.name()))),
+        // False is less than true.
+        "min" | "bool_and" => AggregateFunction::Min,
+        "max" | "bool_or" => AggregateFunction::Max,
         other => return Err(not_supported(format!("the aggregate {other}"))),
     };
     let argument = match params.args.as_slice() {
         [] => None,
-        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => None,
+        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !params.distinct && !value.is_null() => {
+            None
+        }
         [argument] => Some(below.position(exact_argument(function, unalias(argument), input))),
         _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
     };
