@@ -92,6 +92,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     parser.dialect = Dialect::PostgreSQL;
     parser.recursion_limit = 200;
     parser.collect_spans = true;
+    options.options_mut().execution.time_zone = Some(crate::types::UTC.into());
     // The planner's idea of which columns can be NULL differs between its logical and its physical plans.
     options.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let mut state = SessionStateBuilder::new()
