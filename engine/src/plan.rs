@@ -10,7 +10,7 @@
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use cenote_statestore::{Changes, Result, TableSchema};
+use cenote_statestore::{Changes, Error, Result, TableSchema};
 use std::fmt;
 use std::sync::Arc;
 
@@ -241,6 +241,36 @@ pub struct TopN {
     pub input_schema: SchemaRef,
     /// Columns of the result: the input's, then the row number if asked for.
     pub schema: SchemaRef,
+}
+
+impl ViewPlan {
+    /// Refuses a plan that no worker could build.
+    ///
+    /// # Errors
+    /// `Bug`: an aggregate has no argument, or a column that its input has not.
+    pub fn check(&self) -> Result<()> {
+        let aggregates = self.nodes.iter().filter_map(|node| match node {
+            Node::Aggregate(aggregate) => Some(aggregate),
+            _ => None,
+        });
+        for aggregate in aggregates {
+            let width = aggregate.input_schema.fields().len();
+            let calls = &aggregate.calls;
+            let columns = calls.iter().flat_map(|call| [call.argument, call.filter]).flatten();
+            let mut columns = columns.chain(aggregate.keys.iter().copied());
+            let needs_argument =
+                |call: &AggregateCall| call.keeps_values() || call.function != AggregateFunction::Count;
+            if columns.any(|column| column >= width)
+                || calls.iter().any(|call| call.argument.is_none() && needs_argument(call))
+            {
+                return Err(Error::bug(format!(
+                    "aggregate {} was planned without its columns",
+                    aggregate.name
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Node {

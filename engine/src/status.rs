@@ -13,6 +13,13 @@ pub struct ViewStatus {
 }
 
 impl ViewStatus {
+    /// The status of a view that could not even be started.
+    pub fn failed(error: Error) -> ViewStatus {
+        let status = ViewStatus::default();
+        status.fail(error);
+        status
+    }
+
     /// Why the view stopped, if it did. It answers no more; dropping and creating it again starts anew.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.get()

@@ -20,6 +20,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -135,7 +136,7 @@ pub(crate) fn start(
         let handle = std::thread::Builder::new()
             .name(format!("cenote-worker-{index}"))
             .stack_size(crate::THREAD_STACK_BYTES)
-            .spawn(move || Worker::new(builder, receiver, progress, index).run())
+            .spawn(move || or_abort(|| Worker::new(builder, receiver, progress, index).run()))
             .map_err(Error::from)?;
         started.0.push(WorkerPort {
             commands,
@@ -144,6 +145,14 @@ pub(crate) fn start(
         started.1.push(handle);
     }
     Ok(started)
+}
+
+/// Runs a worker; one that panics outside of a view's own operators ends the process, as others wait for it for ever.
+fn or_abort(run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("a worker panicked: the process ends, and recovers from its log when it is started again");
+        std::process::abort();
+    }
 }
 
 struct Worker {

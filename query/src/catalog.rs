@@ -7,7 +7,7 @@
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
 use crate::parse::Parsed;
-use crate::plan::named_relations;
+use crate::relations::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::port::Options;
@@ -327,6 +327,7 @@ impl Catalog {
     pub fn readers(&self, id: CollectionId) -> Vec<&Object> {
         self.objects
             .values()
+            .filter(|object| object.id() != id)
             .filter(|object| match object {
                 // Plain views are inlined: what they are needed for only its text tells.
                 Object::MaterializedView(view) => view.reads.contains(&id) || self.is_named(id, &view.definition),
@@ -336,9 +337,12 @@ impl Catalog {
             .collect()
     }
 
-    /// Whether a view's query names an object.
     fn is_named(&self, id: CollectionId, view: &ViewDefinition) -> bool {
-        let Some(object) = self.by_id(id) else { return false };
+        self.by_id(id).is_some_and(|object| self.names(object, view))
+    }
+
+    /// Whether a view's query names an object.
+    pub(crate) fn names(&self, object: &Object, view: &ViewDefinition) -> bool {
         let statements = crate::parse::parse_script(&view.query).unwrap_or_default();
         statements.iter().any(|statement| match &*statement.parsed {
             Parsed::Sql { ast, .. } => named_relations(ast)

@@ -48,6 +48,7 @@ pub(crate) async fn start(session: &mut Session, ast: &Ast) -> Result<Outcome> {
     let CopySource::Table { table_name, columns } = source else {
         return Err(unsupported("COPY of a query"));
     };
+    session.refuse_if_only_reads()?;
     let catalog = session.database().catalog();
     let table = writable_table(&catalog, table_name)?;
     let mut positions = Vec::new();

@@ -161,7 +161,7 @@ pub struct Database {
     engine: Engine,
     catalog: watch::Sender<Arc<Catalog>>,
     /// Held while the catalog is being changed, so that changes follow each other.
-    changing: tokio::sync::Mutex<()>,
+    changing: Arc<tokio::sync::Mutex<()>>,
     planner: SessionState,
     errors: Arc<VersionedTable>,
     sources: Sources,
@@ -183,8 +183,8 @@ impl Database {
         self.catalog.send_replace(Arc::new(catalog));
     }
 
-    pub(crate) async fn lock_catalog(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.changing.lock().await
+    pub(crate) async fn lock_catalog(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        self.changing.clone().lock_owned().await
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -214,24 +214,59 @@ impl Database {
 
     /// Refuses to read a view that has failed, or that reads one.
     pub(crate) fn check_view(&self, view: &MaterializedView) -> Result<()> {
-        let Some((failed, cause)) = failure_under(&self.catalog(), view, &mut BTreeSet::new()) else {
+        let catalog = self.catalog();
+        let Some((failed, cause)) = self.failure_under(&catalog, view, &mut BTreeSet::new()) else {
             return Ok(());
         };
-        let name = &view.definition.name;
-        let what = match failed == *name {
-            true => "it has failed".to_string(),
-            false => format!("view \"{failed}\", which it reads, has failed"),
+        let (name, kind) = (&view.definition.name, failed.kind());
+        let (what, attempt) = match &failed {
+            Object::MaterializedView(_) => {
+                let again = "and create it again once the cause is gone";
+                (
+                    "has failed",
+                    format!("DROP MATERIALIZED VIEW {} {again}", failed.name()),
+                )
+            }
+            _ => (
+                "cannot be opened",
+                "start the server again once the cause is gone".to_string(),
+            ),
         };
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            "VIEW-0101",
-            format!("cannot read materialized view \"{name}\": {what}"),
-        )
-        .sqlstate("55000")
-        .fact("cause", cause.message())
-        .attempt(format!(
-            "DROP MATERIALIZED VIEW {failed} and create it again once the cause is gone"
-        )))
+        let what = match failed.id() == view.definition.id {
+            true => format!("it {what}"),
+            false => format!("{kind} \"{}\", which it reads, {what}", failed.name()),
+        };
+        let message = format!("cannot read materialized view \"{name}\": {what}");
+        let error = Error::new(ErrorKind::Unavailable, "VIEW-0101", message).sqlstate("55000");
+        Err(error.fact("cause", cause.message()).attempt(attempt))
+    }
+
+    /// What stops `view`, and the cause: a view that has failed, or a source whose rows are kept nowhere and that could
+    /// not be opened. Of the views it reads first, which stop it in turn.
+    ///
+    /// # Arguments
+    /// - `seen`: views that were looked at, so that one that many read is looked at once.
+    fn failure_under(
+        &self,
+        catalog: &Catalog,
+        view: &MaterializedView,
+        seen: &mut BTreeSet<CollectionId>,
+    ) -> Option<(Object, Error)> {
+        if !seen.insert(view.definition.id) {
+            return None;
+        }
+        let mut failures = view.reads.iter().filter_map(|id| match catalog.by_id(*id)? {
+            Object::MaterializedView(input) => self.failure_under(catalog, input, seen),
+            source @ Object::Table(table) if table.versioned.is_none() => {
+                Some((source.clone(), self.sources.unopened(*id)?))
+            }
+            _ => None,
+        });
+        failures.next().or_else(|| {
+            let cause = view.status.failure()?;
+            let failed = catalog.by_id(view.definition.id)?;
+            Some((failed.clone(), cause.clone()))
+        })
     }
 
     /// The newest sealed epoch.
@@ -282,27 +317,4 @@ impl Database {
         self.engine.shutdown();
         Ok(())
     }
-}
-
-/// The view whose failure stops `view`, and the cause: of the views it reads first, which fail it in turn.
-///
-/// # Arguments
-/// - `seen`: views that were looked at, so that one that many read is looked at once.
-fn failure_under(
-    catalog: &Catalog,
-    view: &MaterializedView,
-    seen: &mut BTreeSet<CollectionId>,
-) -> Option<(String, Error)> {
-    if !seen.insert(view.definition.id) {
-        return None;
-    }
-    let inputs = view.reads.iter().filter_map(|id| match catalog.by_id(*id) {
-        Some(Object::MaterializedView(input)) => Some(input),
-        _ => None,
-    });
-    let mut failures = inputs.filter_map(|input| failure_under(catalog, input, seen));
-    failures.next().or_else(|| {
-        let cause = view.status.failure()?;
-        Some((view.definition.name.clone(), cause.clone()))
-    })
 }

@@ -33,7 +33,7 @@ pub(crate) fn object_name(name: &ObjectName) -> Result<String> {
 }
 
 impl Database {
-    /// CREATE TABLE and CREATE SOURCE.
+    /// CREATE TABLE and CREATE SOURCE. The caller holds the catalog's lock.
     ///
     /// # Returns
     /// Whether it was created; `false` if it is there already and IF NOT EXISTS was said.
@@ -43,7 +43,6 @@ impl Database {
         text: &str,
         is_source: bool,
     ) -> Result<bool> {
-        let _guard = self.lock_catalog().await;
         let mut catalog = (*self.catalog()).clone();
         let definition = table_definition(create, text, is_source, &mut catalog)?;
         if create.if_not_exists && catalog.get(&definition.name).is_some() {
@@ -79,7 +78,9 @@ impl Database {
         self.engine().wait_visible(epoch).await?;
         catalog.insert(Object::Table(table.clone()));
         self.set_catalog(catalog);
-        self.start_source_of(&table).await?;
+        if let Err(error) = self.start_source_of(&table).await {
+            self.sources().fail(&table, error);
+        }
         Ok(true)
     }
 

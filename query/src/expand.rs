@@ -46,8 +46,8 @@ struct Expander<'a> {
     past: Option<Epoch>,
 }
 
-/// The common table expressions of one query.
-struct Common {
+/// The common table expressions of one query, on a stack of the queries that a walk is in.
+pub(crate) struct Common {
     /// Where each one's query is, and its name.
     tables: Vec<(*const Query, String)>,
     is_recursive: bool,
@@ -56,6 +56,27 @@ struct Common {
 }
 
 impl Common {
+    /// Takes note that a walk goes into a query.
+    pub(crate) fn enter_query(stack: &mut Vec<Common>, query: &Query) {
+        if let Some(outer) = stack.last_mut() {
+            outer.enter(query);
+        }
+        stack.push(Common::of(query));
+    }
+
+    /// Takes note that a walk leaves the query that it went into last.
+    pub(crate) fn leave_query(stack: &mut Vec<Common>) {
+        stack.pop();
+        if let Some(outer) = stack.last_mut() {
+            outer.seen = outer.tables.len();
+        }
+    }
+
+    /// Whether a bare name means a common table expression.
+    pub(crate) fn hide(stack: &[Common], name: &str) -> bool {
+        stack.iter().any(|common| common.hides(name))
+    }
+
     fn of(query: &Query) -> Common {
         let tables = query.with.iter().flat_map(|with| &with.cte_tables);
         let tables: Vec<_> = tables
@@ -99,18 +120,12 @@ impl VisitorMut for Expander<'_> {
                 error.attempt("leave it out: a commit is refused if a row it changes was changed since it was read"),
             );
         }
-        if let Some(outer) = self.common.last_mut() {
-            outer.enter(query);
-        }
-        self.common.push(Common::of(query));
+        Common::enter_query(&mut self.common, query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
-        self.common.pop();
-        if let Some(outer) = self.common.last_mut() {
-            outer.seen = outer.tables.len();
-        }
+        Common::leave_query(&mut self.common);
         ControlFlow::Continue(())
     }
 
@@ -131,7 +146,7 @@ impl VisitorMut for Expander<'_> {
         let own_past = version.take().as_ref().and_then(epoch_at);
         let past = own_past.or(self.past);
         let public = public_name(name);
-        let is_common = |name: &String| self.common.iter().any(|common| common.hides(name));
+        let is_common = |name: &String| Common::hide(&self.common, name);
         if name.0.len() == 1 && public.as_ref().is_some_and(is_common) {
             return match own_past {
                 None => ControlFlow::Continue(()),

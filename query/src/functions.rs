@@ -4,6 +4,8 @@
 //! REAL, avg of REAL is DOUBLE PRECISION; they are computed by [`crate::sums`]. `min` and `max` are
 //! [`crate::extremes`].
 
+mod bounded;
+
 use crate::sums::{DistinctSum, ExactTotal, FloatTotal, GroupedSums, Sum, SumResult, Total};
 use crate::types::NUMERIC_DIGITS_MAX;
 use arrow::datatypes::{DataType, FieldRef};
@@ -188,5 +190,5 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
-    Ok(())
+    bounded::register(state)
 }

@@ -12,9 +12,9 @@ use crate::types::NUMERIC_DIGITS_MAX;
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause, NamedWindowExpr, OrderByKind,
-    Query, Select, SetExpr, Statement, TableFactor, Value, VisitorMut, WindowFrame, WindowFrameBound, WindowSpec,
-    WindowType,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause,
+    NamedWindowExpr, OrderByKind, Query, Select, SetExpr, Statement, TableFactor, Value, VisitorMut, WindowFrame,
+    WindowFrameBound, WindowSpec, WindowType,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -131,6 +131,12 @@ impl VisitorMut for Literals {
                 }
             }
             Expr::Interval(Interval { value, .. }) => self.leave(value),
+            Expr::AtTimeZone { .. } => {
+                let message = "cannot plan query: AT TIME ZONE is not supported yet";
+                let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
+                return ControlFlow::Break(error.attempt("cast to TIMESTAMP or TIMESTAMPTZ: the zone of both is UTC"));
+            }
+            Expr::SimilarTo { .. } => return as_regex(expr),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -186,6 +192,45 @@ fn own_type(text: &str) -> Option<DataType> {
     }
     let whole = text.bytes().all(|byte| byte.is_ascii_digit());
     whole.then_some(DataType::Numeric(ExactNumberInfo::PrecisionAndScale(digits as u64, 0)))
+}
+
+/// SIMILAR TO as a match of a regular expression, which is what DataFusion would take its pattern for.
+fn as_regex(expr: &mut Expr) -> ControlFlow<Error> {
+    let refused = || {
+        let message = "cannot plan query: SIMILAR TO with a pattern that is no constant is not supported yet";
+        ControlFlow::Break(Error::new(ErrorKind::Unsupported, "SQL-0301", message))
+    };
+    let Expr::SimilarTo {
+        negated,
+        expr: text,
+        pattern,
+        escape_char,
+    } = expr
+    else {
+        return ControlFlow::Continue(());
+    };
+    let Expr::Value(pattern) = pattern.as_mut() else {
+        return refused();
+    };
+    let escape = match escape_char.as_ref().map(|escape| &escape.value) {
+        None => '\\',
+        Some(Value::SingleQuotedString(escape)) if escape.chars().count() == 1 => escape.chars().next().unwrap_or('\\'),
+        Some(_) => return refused(),
+    };
+    let Value::SingleQuotedString(found) = &pattern.value else {
+        return refused();
+    };
+    pattern.value = Value::SingleQuotedString(crate::postgres::patterns::regex_of_similar(found, escape));
+    let op = match negated {
+        true => BinaryOperator::PGRegexNotMatch,
+        false => BinaryOperator::PGRegexMatch,
+    };
+    *expr = Expr::BinaryOp {
+        left: text.clone(),
+        op,
+        right: Box::new(Expr::Value(pattern.clone())),
+    };
+    ControlFlow::Continue(())
 }
 
 /// Digits of a number from its first to its last that is not zero.

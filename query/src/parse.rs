@@ -347,6 +347,10 @@ fn parse_subscribe(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
                 }
             }
         }
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token_ref().token != Token::EOF {
+            return parser.expected("the end of the statement", parser.peek_token());
+        }
         Ok(Parsed::Subscribe { name, snapshot, from })
     };
     let parsed = parse();

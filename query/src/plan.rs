@@ -7,13 +7,12 @@
 mod references;
 mod schemas;
 
-pub(crate) use references::named_relations;
-
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
 use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
+use crate::relations::named_relations;
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
 use arrow::array::RecordBatch;
@@ -48,11 +47,12 @@ pub const DATABASE: &str = "cenote";
 /// Parts of a query that are named when its memory is used up.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
 
-/// Optimiser rules that assume a finite input read once, or that hide what the engine does better.
-const NOT_FOR_VIEWS: [&str; 2] = ["push_down_limit", "single_distinct_aggregation_to_group_by"];
+/// An optimiser rule that assumes a finite input read once.
+const NOT_FOR_VIEWS: &str = "push_down_limit";
 
-/// The optimiser rule that makes GROUP BY of constants a global aggregate, which has a row where there were none.
-const WRONG_FOR_ALL: &str = "eliminate_group_by_constant";
+/// Optimiser rules that change answers: GROUP BY of constants as a global aggregate, which has a row where there were
+/// none; and `count(DISTINCT a)` in two steps, the first of which gives sums types of DataFusion's.
+const WRONG_FOR_ALL: [&str; 2] = ["eliminate_group_by_constant", "single_distinct_aggregation_to_group_by"];
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -92,6 +92,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     parser.dialect = Dialect::PostgreSQL;
     parser.recursion_limit = 200;
     parser.collect_spans = true;
+    options.options_mut().execution.time_zone = Some(crate::types::UTC.into());
     // The planner's idea of which columns can be NULL differs between its logical and its physical plans.
     options.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let mut state = SessionStateBuilder::new()
@@ -117,13 +118,13 @@ fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
 /// The optimiser rules of ad-hoc queries.
 fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
-    rules.filter(|rule| rule.name() != WRONG_FOR_ALL).collect()
+    crate::null_equality::kept_apart(rules.filter(|rule| !WRONG_FOR_ALL.contains(&rule.name())))
 }
 
 /// The optimiser rules that are right for inputs that change.
 fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
     let rules = rules_for_all().into_iter();
-    rules.filter(|rule| !NOT_FOR_VIEWS.contains(&rule.name())).collect()
+    rules.filter(|rule| rule.name() != NOT_FOR_VIEWS).collect()
 }
 
 impl ReadView {

@@ -6,11 +6,16 @@
 //! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
 //! - NUMERIC literals become floats by their digits, rounded once.
 //! - Text literals cast to BYTEA are read in its input form (`\x6162`).
+//! - Values of two types side by side are brought together ([`mixed`]); formats of times are PostgreSQL's ([`patterns`]).
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
 
+mod mixed;
+pub(crate) mod patterns;
+
 use crate::casts::named::NamedCast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
+use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
@@ -23,6 +28,9 @@ use datafusion::prelude::cast;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
+/// Functions with a format of times as their second argument.
+const FORMATTING: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
+
 /// Applies PostgreSQL's typing rules to a plan.
 pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| {
@@ -31,6 +39,7 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         }
         if let LogicalPlan::Union(Union { inputs, .. }) = node {
+            let inputs = mixed::unmixed_union(inputs)?;
             let schema = Arc::new(coerce_union_schema(&inputs)?);
             return Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })));
         }
@@ -39,7 +48,10 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
         let node = node
             .map_expressions(|expr| {
                 let name = names.save(&expr);
-                let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+                let rewritten = expr.transform_up(|expr| {
+                    let expr = mixed::unmixed(expr, &schema);
+                    Ok(Transformed::yes(rewrite(expr, &schema)?.data))
+                })?;
                 Ok(rewritten.update_data(|expr| name.restore(expr)))
             })?
             .data;
@@ -70,6 +82,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             op: Operator::Minus,
             right,
         }) if is_date(left, schema) && is_date(right, schema) => Ok(Transformed::yes(cast(expr, DataType::Int32))),
+        Expr::ScalarFunction(call) if FORMATTING.contains(&call.name()) => with_format(call, &expr, schema),
         Expr::ScalarFunction(call) => Ok(match rewrite_call(call, &expr, schema) {
             Some(rewritten) => Transformed::yes(rewritten),
             None => Transformed::no(expr),
@@ -96,6 +109,36 @@ fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Date32))
 }
 
+/// A call with its format in the library's terms.
+///
+/// # Errors
+/// 0A000: the format is no literal, or has a part without a counterpart.
+fn with_format(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let name = call.name();
+    let [value, format] = call.args.as_slice() else {
+        return Ok(match rewrite_call(call, expr, schema) {
+            Some(rewritten) => Transformed::yes(rewritten),
+            None => Transformed::no(expr.clone()),
+        });
+    };
+    let refused = |what: String| {
+        let message = format!("cannot compute {name}(): {what} is not supported yet");
+        let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
+        Err(crate::provider::outside(error.attempt("'YYYY-MM-DD HH24:MI:SS.US'")))
+    };
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) = format else {
+        return refused("a format that is no constant".into());
+    };
+    let format = match patterns::chrono_format(text) {
+        Ok(format) => format,
+        Err(part) => return refused(format!("\"{part}\" in a format")),
+    };
+    let format = Expr::Literal(ScalarValue::Utf8(Some(format)), metadata.clone());
+    let call = ScalarFunction::new_udf(call.func.clone(), vec![value.clone(), format]);
+    let expr = Expr::ScalarFunction(call.clone());
+    Ok(Transformed::yes(rewrite_call(&call, &expr, schema).unwrap_or(expr)))
+}
+
 /// A call with PostgreSQL's type; `None`: it has it.
 fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option<Expr> {
     if let Some(cast) = NamedCast::cast_of(call) {
@@ -105,6 +148,9 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
     let wanted = match (call.name(), &given) {
         ("nullif", _) => call.args.first()?.get_type(schema).ok()?,
         (_, DataType::Utf8View) => DataType::Utf8,
+        (_, DataType::Timestamp(TimeUnit::Nanosecond, zone)) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
         _ => return None,
     };
     (wanted != given && wanted != DataType::Null).then(|| cast(expr.clone(), wanted))

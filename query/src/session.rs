@@ -1,10 +1,14 @@
 //! One client's session: settings, open transaction, statements.
 
+mod commitment;
 mod definitions;
 mod run;
 mod settings;
 mod timeout;
 mod transactions;
+
+pub use commitment::Commitment;
+pub(crate) use commitment::canceled;
 
 use crate::catalog::Object;
 use crate::database::{ChangeStream, Database};
@@ -15,7 +19,9 @@ use crate::parse::{Parsed, Statement, parse_script};
 use crate::plan::{ReadView, bind};
 use crate::transaction::{Transaction, failed_transaction};
 use arrow::array::RecordBatch;
+use arrow::compute::CastOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::FormatOptions;
 use cenote_statestore::{Epoch, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
@@ -23,7 +29,6 @@ use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as 
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What a prepared statement takes and gives.
 #[derive(Clone, Debug)]
@@ -59,7 +64,7 @@ pub struct Session {
     copied: crate::copy::Copied,
     /// A statement runs; still set when the next one comes if that one was broken off.
     running: bool,
-    committing: Arc<AtomicBool>,
+    commitment: Arc<Commitment>,
 }
 
 impl Session {
@@ -75,7 +80,7 @@ impl Session {
             last_read: None,
             copied: Default::default(),
             running: false,
-            committing: Arc::default(),
+            commitment: Arc::default(),
         }
     }
 
@@ -120,7 +125,7 @@ impl Session {
                 let plan = view.plan(&state, &ast).await?;
                 let is_query = matches!(ast, Ast::Query(_));
                 let parameters = parameter_types(&plan, hints)?;
-                let columns = is_query.then(|| shown_schema(plan.schema().as_arrow()));
+                let columns = is_query.then(|| shown_schema(coerced(&state, plan).schema().as_arrow()));
                 Ok(Description { parameters, columns })
             }
             Ast::Update(_) | Ast::Delete(_) => Ok(Description {
@@ -176,6 +181,7 @@ impl Session {
         self.running = true;
         let outcome = self.execute_in_time(statement, parameters).await;
         self.running = false;
+        self.commitment.end();
         outcome
     }
 
@@ -220,7 +226,7 @@ impl Session {
             Parsed::Empty => Ok(Outcome::Empty),
             Parsed::Sql { ast, as_of } => self.dispatch_sql(statement, ast, *as_of, parameters).await,
             Parsed::CreateSource(ast) => {
-                self.refuse_in_transaction("CREATE SOURCE")?;
+                self.refuse_definition("CREATE SOURCE")?;
                 let create = crate::ddl::as_create_table(ast)?;
                 self.create_table("CREATE SOURCE", create, &statement.text, true).await
             }
@@ -229,7 +235,7 @@ impl Session {
                 if_exists,
                 cascade,
             } => {
-                self.refuse_in_transaction("DROP")?;
+                self.refuse_definition("DROP")?;
                 self.drop_objects(names, "source", *if_exists, *cascade).await
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
@@ -282,7 +288,17 @@ impl Session {
             Ast::UNLISTEN { .. } => Ok(command("UNLISTEN")),
             Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
             Ast::ShowVariable { variable } => self.show_setting(variable),
-            Ast::Explain { statement, analyze, .. } => self.explain(statement, *analyze, as_of, parameters).await,
+            Ast::Explain {
+                statement,
+                analyze,
+                verbose: false,
+                query_plan: false,
+                estimate: false,
+                format: None,
+                options: None,
+                ..
+            } => self.explain(statement, *analyze, as_of, parameters).await,
+            Ast::Explain { .. } => Err(unsupported("EXPLAIN with options")),
             _ => self.definition(statement, ast).await,
         }
     }
@@ -377,14 +393,24 @@ enum Change<'a> {
     Truncate(&'a datafusion::sql::sqlparser::ast::Truncate),
 }
 
+/// The plan with its types coerced; as it is where its parameters leave types open.
+fn coerced(state: &datafusion::execution::SessionState, plan: LogicalPlan) -> LogicalPlan {
+    let options = state.config_options();
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), options, |_, _| {});
+    analyzed.unwrap_or(plan)
+}
+
 /// Runs a plan, its result streaming to the client.
 pub(crate) async fn stream_plan(
     state: &datafusion::execution::SessionState,
     plan: LogicalPlan,
     epoch: Option<Epoch>,
 ) -> Result<Outcome> {
+    // Only once its types are coerced does a plan tell those of its result.
+    let plan = state.optimize(&plan).map_err(from_datafusion)?;
     let schema = shown_schema(plan.schema().as_arrow());
-    let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+    let physical = state.query_planner().create_physical_plan(&plan, state).await;
+    let physical = physical.map_err(from_datafusion)?;
     let stream = crate::threads::compute(state, physical)?;
     let shown = schema.clone();
     let batches = stream.map(move |batch| {
@@ -399,13 +425,19 @@ pub(crate) async fn stream_plan(
     }))
 }
 
+/// A cast that says what it cannot do, where others give NULL.
+const EXACT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: FormatOptions::new(),
+};
+
 /// A batch under the result's names; execution may narrow a type, which the plan's wins over.
 fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         if column.data_type() == field.data_type() {
             Ok(column.clone())
         } else {
-            arrow::compute::cast(column, field.data_type())
+            arrow::compute::cast_with_options(column, field.data_type(), &EXACT)
         }
     });
     let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;

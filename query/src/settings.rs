@@ -1,7 +1,7 @@
 //! Session settings: SET, SHOW, and what a PostgreSQL client is told at its start.
 
 use cenote_statestore::{Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{Expr, Set, Value};
+use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Set, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const KNOWN: [(&str, &str); 32] = [
 ];
 
 /// Settings whose value decides results: another value than ours is refused.
-const FIXED: [&str; 17] = [
+const FIXED: [&str; 18] = [
     "bytea_output",
     "client_encoding",
     "datestyle",
@@ -63,6 +63,7 @@ const FIXED: [&str; 17] = [
     "lc_ctype",
     "max_identifier_length",
     "session_authorization",
+    "transaction_read_only",
 ];
 
 /// Schemas that a name without one may be looked for in; all of it is found in the one of them that users have.
@@ -125,7 +126,7 @@ fn unknown(name: &str) -> Error {
 pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<()> {
     match set {
         Set::SingleAssignment { variable, values, .. } => {
-            let name = variable.to_string().to_lowercase().replace('"', "");
+            let name = setting_name(variable);
             let value = values.iter().map(text_of).collect::<Vec<_>>().join(", ");
             assign(settings, &name, value)
         }
@@ -138,6 +139,47 @@ pub(crate) fn set(settings: &mut BTreeMap<String, String>, set: &Set) -> Result<
         } => assign(settings, "session_authorization", role.value.clone()),
         other => Err(crate::error::unsupported(other)),
     }
+}
+
+/// The name of a setting as SET has it.
+pub(crate) fn setting_name(name: &ObjectName) -> String {
+    name.to_string().to_lowercase().replace('"', "")
+}
+
+/// Takes a parameter that a client connects with. What is no setting of ours (`user`, `database`) is kept as it is;
+/// `options` holds settings as the command line of PostgreSQL's server takes them.
+///
+/// # Errors
+/// As [`assign`].
+pub(crate) fn start(settings: &mut BTreeMap<String, String>, name: &str, value: &str) -> Result<()> {
+    let name = name.to_lowercase();
+    if name == "options" {
+        return start_options(settings, value);
+    }
+    if KNOWN.iter().any(|(known, _)| *known == name) {
+        return assign(settings, &name, value.to_string());
+    }
+    settings.insert(name, value.to_string());
+    Ok(())
+}
+
+/// `-c name=value` and `--name=value`, as many as there are.
+fn start_options(settings: &mut BTreeMap<String, String>, options: &str) -> Result<()> {
+    let mut words = options.split_whitespace();
+    while let Some(word) = words.next() {
+        let assignment = match word.strip_prefix("--") {
+            Some(assignment) => Some(assignment),
+            None if word == "-c" => words.next(),
+            None => word.strip_prefix("-c"),
+        };
+        let Some((name, value)) = assignment.and_then(|assignment| assignment.split_once('=')) else {
+            let message = format!("cannot connect: the option \"{word}\" is not supported yet");
+            let error = Error::new(ErrorKind::Unsupported, "SQL-0505", message);
+            return Err(error.attempt("options='-c statement_timeout=5s'"));
+        };
+        assign(settings, &name.to_lowercase().replace('-', "_"), value.to_string())?;
+    }
+    Ok(())
 }
 
 /// Gives a setting a value; `default` gives it back its own.
@@ -173,7 +215,7 @@ pub(crate) fn assign(settings: &mut BTreeMap<String, String>, name: &str, value:
 fn check_value(name: &str, value: &str) -> Result<()> {
     let is_taken = match name {
         "statement_timeout" | "lock_timeout" => parse_time(value).is_some(),
-        "default_transaction_read_only" | "transaction_read_only" => is_switch(value),
+        "default_transaction_read_only" => is_switch(value),
         _ => true,
     };
     if !is_taken {
@@ -217,6 +259,9 @@ pub(crate) fn only_reads(settings: &BTreeMap<String, String>) -> bool {
         .is_some_and(|value| is_on(value))
 }
 
+/// The longest time that a setting holds: 2147483647 ms, as in PostgreSQL.
+const TIME_SECONDS_MAX: f64 = 2_147_483.647;
+
 /// Reads a time as PostgreSQL's settings have it: a whole number of milliseconds, or a number with a unit.
 ///
 /// # Returns
@@ -236,7 +281,8 @@ fn parse_time(text: &str) -> Option<Duration> {
         "d" => 86400.0,
         _ => return None,
     };
-    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+    let seconds = number.parse::<f64>().ok()? * seconds;
+    (seconds <= TIME_SECONDS_MAX).then(|| Duration::from_secs_f64(seconds))
 }
 
 fn same_meaning(name: &str, given: &str, ours: &str) -> bool {
@@ -285,7 +331,7 @@ mod tests {
         assert_eq!(parse_time("1.5 s"), Some(Duration::from_millis(1500)));
         assert_eq!(parse_time("2min"), Some(Duration::from_secs(120)));
         assert_eq!(parse_time("0"), Some(Duration::ZERO));
-        for wrong in ["", "s", "-1", "1 week", "1s2"] {
+        for wrong in ["", "s", "-1", "1 week", "1s2", "10000000000000000000s", "25d"] {
             assert_eq!(parse_time(wrong), None, "{wrong}");
         }
     }

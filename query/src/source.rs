@@ -13,7 +13,7 @@ use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
-use cenote_engine::port::{BadRow, Offsets, SourceBatch, SourceOutput, SourceRequest, StopToken};
+use cenote_engine::port::{BadRow, Offsets, Source, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -116,8 +116,22 @@ impl Sources {
         self.0.lock().values().map(|running| running.progress.clone()).collect()
     }
 
+    /// Whether it runs or has run.
     pub(crate) fn is_started(&self, id: CollectionId) -> bool {
-        self.0.lock().contains_key(&id)
+        self.0.lock().get(&id).is_some_and(|running| running.thread.is_some())
+    }
+
+    /// Notes a source that could not even be opened.
+    pub(crate) fn fail(&self, table: &Table, error: Error) {
+        let failed = Running::failed(table.definition.name.clone(), error);
+        self.0.lock().insert(table.definition.id, failed);
+    }
+
+    /// Why a source could not be opened, if it could not.
+    pub(crate) fn unopened(&self, id: CollectionId) -> Option<Error> {
+        let sources = self.0.lock();
+        let running = sources.get(&id).filter(|running| running.thread.is_none())?;
+        running.progress.failure().cloned()
     }
 
     pub(crate) fn failures(&self) -> Vec<String> {
@@ -176,12 +190,7 @@ impl Database {
     ///
     /// # Errors
     /// `Invalid`: the options or the columns are wrong.
-    pub(crate) fn source_of(
-        &self,
-        table: &Table,
-        offsets: Offsets,
-        until: Option<Offsets>,
-    ) -> Result<Box<dyn cenote_engine::port::Source>> {
+    pub(crate) fn source_of(&self, table: &Table, offsets: Offsets, until: Option<Offsets>) -> Result<Box<dyn Source>> {
         let options = table.definition.connector.clone().unwrap_or_default();
         let name = options.get("connector").cloned().unwrap_or_default();
         let connectors = &self.config().connectors;
@@ -233,6 +242,8 @@ impl Database {
         if !is_read || self.sources().is_started(id) {
             return Ok(());
         }
+        // Opened before what it has told so far is forgotten.
+        let source = self.source_of(table, Offsets::new(), None)?;
         if let Some(offsets) = table.definition.offsets {
             // Views over it begin with nothing, so it begins at its start, and what it could not read with it.
             let change = |table, deletes, truncate| TableWrite {
@@ -250,7 +261,7 @@ impl Database {
             };
             self.engine().commit(commit).await?;
         }
-        self.start_source(table, Offsets::new())
+        self.run_source(table, source)
     }
 
     /// Rows of the table of errors that a source has put there.
@@ -268,16 +279,14 @@ impl Database {
         Ok(found)
     }
 
+    /// Opens a source at its offsets and starts it.
     pub(crate) fn start_source(self: &Arc<Self>, table: &Arc<Table>, offsets: Offsets) -> Result<()> {
+        let source = self.source_of(table, offsets, None)?;
+        self.run_source(table, source)
+    }
+
+    fn run_source(self: &Arc<Self>, table: &Arc<Table>, source: Box<dyn Source>) -> Result<()> {
         let (id, name) = (table.definition.id, table.definition.name.clone());
-        let source = match self.source_of(table, offsets, None) {
-            Ok(source) => source,
-            Err(error) => {
-                // Its table is there all the same, and so is everything else.
-                self.sources().0.lock().insert(id, Running::failed(name, error));
-                return Ok(());
-            }
-        };
         let progress = Arc::new(SourceProgress::new(name, source.is_bounded()));
         let mut output = Output {
             table: table.clone(),

@@ -7,11 +7,13 @@
 //! How many parts a query is computed in (the planner's configuration), and memory ([`crate::plan`]).
 
 use cenote_engine::THREAD_STACK_BYTES;
-use cenote_statestore::{Error, Result};
+use cenote_statestore::{Error, ErrorKind, Result};
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -75,6 +77,16 @@ pub(crate) fn compute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Res
         }
         Ok(())
     };
+    let task = AssertUnwindSafe(task)
+        .catch_unwind()
+        .map(|done| done.unwrap_or_else(|_| Err(panicked())));
     stream.spawn_on(task, &threads.handle()?);
     Ok(stream.build())
+}
+
+/// A library that runs out of what its types hold panics; that ends the query, and nothing else.
+fn panicked() -> DataFusionError {
+    let message = "cannot run query: one of its functions or operators panicked";
+    let error = Error::new(ErrorKind::Bug, "QUERY-0002", message).sqlstate("XX000");
+    crate::provider::outside(error.attempt("a smaller result, if a text or a list grew beyond 2 GB"))
 }

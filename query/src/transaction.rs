@@ -111,6 +111,8 @@ impl Transaction {
         let pending = self.pending(table)?;
         pending.delete(old)?;
         if new.num_rows() > 0 {
+            // An earlier INSERT's rule for conflicts is not for these rows.
+            pending.on_conflict = OnConflict::Refuse;
             let rows = pending.without_conflicts(new, &pin, OnConflict::Refuse)?;
             pending.inserts = concat_batches(&rows.schema(), [&pending.inserts, &rows])?;
         }

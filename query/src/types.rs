@@ -13,6 +13,9 @@ pub const UTC: &str = "+00:00";
 /// Digits of the widest NUMERIC.
 pub const NUMERIC_DIGITS_MAX: u8 = 38;
 
+/// Digits of a second that times are kept to.
+const MICROSECOND_DIGITS: u64 = 6;
+
 /// The Arrow type of TIMESTAMPTZ.
 pub fn timestamptz() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
@@ -75,6 +78,9 @@ pub struct PostgresTypes;
 
 impl TypePlanner for PostgresTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
+        if matches!(sql_type, SqlType::Timestamp(Some(_), _) | SqlType::Time(Some(_), _)) {
+            column_type(sql_type).map_err(crate::provider::outside)?;
+        }
         let own = || own_choice(sql_type).map(|data_type| Field::new("", data_type, true));
         Ok(catalog_type(sql_type).or_else(own).map(Arc::new))
     }
@@ -85,6 +91,12 @@ impl TypePlanner for PostgresTypes {
 /// # Errors
 /// `Unsupported` 0A000: the type is not built. `Invalid` 42704: there is no such type.
 pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
+    if let SqlType::Timestamp(Some(digits), _) | SqlType::Time(Some(digits), _) | SqlType::Datetime(Some(digits)) =
+        sql_type
+        && *digits != MICROSECOND_DIGITS
+    {
+        return Err(unsupported_type(sql_type).attempt("leave the precision out: times are kept to the microsecond"));
+    }
     if let Some(own) = own_choice(sql_type) {
         return Ok(own);
     }

@@ -8,9 +8,11 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::{DFSchema, JoinConstraint, ScalarValue};
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{AggregateFunction, Between, Case, InList, ScalarFunction, Sort, WindowFunction};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Between, Case, InList, InSubquery, ScalarFunction, Sort, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -45,7 +47,7 @@ fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     let compared = node.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| Ok(of_expression(expr, &schema)))?;
+        let rewritten = expr.transform_up(|expr| of_expression(expr, &schema))?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })?;
     compared.transform_data(|node| of_keys(node, &schema))
@@ -72,6 +74,10 @@ fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
                     *right = wrapped(right.clone(), schema);
                 }
             }
+            if changed {
+                // USING would have keys that are columns.
+                join.join_constraint = JoinConstraint::On;
+            }
             let node = LogicalPlan::Join(join);
             Ok(match changed {
                 true => Transformed::yes(node),
@@ -81,6 +87,11 @@ fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         LogicalPlan::Sort(mut sort) => {
             sort.expr = sort.expr.into_iter().map(|sort| of_order(sort, schema)).collect();
             Ok(Transformed::yes(LogicalPlan::Sort(sort)))
+        }
+        LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
+            let keys = distinct.on_expr.into_iter().map(|key| wrapped(key, schema));
+            distinct.on_expr = keys.collect();
+            Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(distinct))))
         }
         LogicalPlan::Distinct(Distinct::All(input))
             if input.schema().fields().iter().any(|f| f.data_type().is_floating()) =>
@@ -107,8 +118,8 @@ fn with_one_zero(input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
 }
 
 /// Wraps what an expression compares.
-fn of_expression(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    match expr {
+fn of_expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if op.supports_propagation() && is_compared(&left, &right, schema) =>
         {
@@ -152,8 +163,20 @@ fn of_expression(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 else_expr: case.else_expr,
             }))
         }
+        Expr::InSubquery(test) if is_float(&test.expr, schema) => {
+            let inner = with_one_zero(test.subquery.subquery.clone())?;
+            Transformed::yes(Expr::InSubquery(InSubquery {
+                expr: Box::new(wrapped(*test.expr, schema)),
+                subquery: test.subquery.with_plan(Arc::new(inner)),
+                negated: test.negated,
+            }))
+        }
+        Expr::ScalarFunction(call) if call.name() == "nullif" && call.args.iter().any(|arg| is_float(arg, schema)) => {
+            let args = call.args.into_iter().map(|arg| wrapped(arg, schema)).collect();
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction { args, func: call.func }))
+        }
         other => Transformed::no(other),
-    }
+    })
 }
 
 fn of_order(sort: Sort, schema: &DFSchema) -> Sort {

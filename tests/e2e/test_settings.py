@@ -91,3 +91,40 @@ def test_a_request_that_leaves_its_transaction_open_is_refused(server, name):
     answer = server.post("/api/v1/sql", {"sql": f"BEGIN; INSERT INTO {name} VALUES (1); COMMIT"})
     assert answer.status == 200, answer.text
     assert server.sql(f"SELECT count(*) FROM {name}") == [(1,)]
+
+
+def test_read_only_holds_for_copy_and_definitions(db, name):
+    db.execute(f"CREATE TABLE {name} (n BIGINT)")
+    db.execute("SET default_transaction_read_only = on")
+    for sql in (f"DROP TABLE {name}", f"CREATE TABLE {name}_2 (n INT)", f"CREATE VIEW {name}_v AS SELECT 1 AS x"):
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            db.execute(sql)
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        with db.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+            copy.write("1\n")
+    assert shown(db, "transaction_read_only") == "on"
+    assert db.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
+
+
+def test_options_of_a_connection_are_settings(server):
+    with psycopg.connect(server.dsn, options="-c statement_timeout=5s -c application_name=here", autocommit=True) as db:
+        assert shown(db, "statement_timeout") == "5s"
+        assert shown(db, "application_name") == "here"
+    with pytest.raises(psycopg.OperationalError, match="statement_timeout"):
+        psycopg.connect(server.dsn, options="-c statement_timeout=soon")
+
+
+def test_a_timeout_longer_than_any_is_refused(db):
+    with pytest.raises(psycopg.Error) as raised:
+        db.execute("SET statement_timeout = '10000000000000000000s'")
+    assert raised.value.sqlstate == "22023"
+    assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_set_config_may_last_for_the_block_only(db):
+    db.execute("SET application_name = 'before'")
+    db.execute("BEGIN")
+    db.execute("SELECT set_config('application_name', 'inside', true)")
+    assert shown(db, "application_name") == "inside"
+    db.execute("COMMIT")
+    assert shown(db, "application_name") == "before"

@@ -214,3 +214,45 @@ def test_declared_lengths_are_kept_to(db, name):
             copy.write("3\tabcd\tx\n")
     assert db.execute(f"SELECT * FROM {name}").fetchall() == [(1, "äöü", "ab")]
     assert db.execute(f"SELECT ('abcde' || v)::varchar(4), 'abc'::char(2) FROM {name}").fetchone() == ("abcd", "ab")
+
+
+@pytest.mark.parametrize("query, answer", [
+    ("SELECT CASE WHEN false THEN 3 ELSE 9007199254740993 END", 9007199254740993),
+    ("SELECT CASE WHEN false THEN 1 ELSE 2.5 END", Decimal("2.5")),
+    ("SELECT CASE WHEN id = 0 THEN id ELSE f END FROM {t}", 3.25),
+    ("SELECT f > n FROM {t}", True),
+    ("SELECT 1e-20::float8 > 0.0", True),
+    ("SELECT count(*) FROM (SELECT 1e20::float8 AS x UNION ALL SELECT 1.5) s WHERE x > 2", 1),
+    ("SELECT coalesce(NULL::numeric, 1e300::float8)", 1e300),
+    ("SELECT '9999-12-31'::date > '2024-01-01'::timestamp", True),
+    ("SELECT coalesce(NULL::timestamp, '9999-12-31'::date)", datetime.datetime(9999, 12, 31)),
+    ("SELECT date_trunc('month', '9999-12-31'::date)", datetime.datetime(9999, 12, 1)),
+    ("SELECT -('NaN'::float8) = 'NaN'::float8", True),
+    ("SELECT -('NaN'::float8) > 1", True),
+    ("SELECT to_char('2024-03-05 07:08:09'::timestamp, 'YYYY-MM-DD HH24:MI:SS')", "2024-03-05 07:08:09"),
+    ("SELECT to_date('05 Mar 2024', 'DD Mon YYYY')", datetime.date(2024, 3, 5)),
+    ("SELECT 'abc' SIMILAR TO '(a|b)%'", True),
+    ("SELECT 'abc' NOT SIMILAR TO 'a.c'", True),
+    ("SELECT sum(id) + count(DISTINCT f) FROM {t}", 2),
+])
+def test_values_of_two_types_meet_as_in_postgresql(db, name, query, answer):
+    db.execute(f"CREATE TABLE {name} (id INT, f DOUBLE PRECISION, n NUMERIC(10,2))")
+    db.execute(f"INSERT INTO {name} VALUES (1, 3.25, 3.2)")
+    assert db.execute(query.format(t=name)).fetchone() == (answer,)
+
+
+@pytest.mark.parametrize("sql, state", [
+    ("SELECT now() AT TIME ZONE 'Asia/Tokyo'", "0A000"),
+    ("SELECT to_char(now(), 'Q')", "0A000"),
+    ("CREATE TABLE {t} (at TIMESTAMP(0))", "0A000"),
+    ("SELECT now()::timestamptz(3)", "0A000"),
+    ("SUBSCRIBE TO {t} WHERE n = 1", "42601"),
+    ("EXPLAIN (FORMAT JSON) SELECT 1", "0A000"),
+    ("SELECT length(repeat('x', 2000000000))", "54000"),
+    ("SELECT cardinality(array_repeat(1, 2000000000))", "54000"),
+    ("SELECT length(lpad('x', 2147483647, 'y'))", "54000"),
+])
+def test_what_cannot_be_honoured_is_refused(db, name, sql, state):
+    with pytest.raises(psycopg.Error) as raised:
+        db.execute(sql.format(t=name))
+    assert raised.value.sqlstate == state

@@ -92,3 +92,62 @@ def test_what_a_block_promises_is_kept_or_refused(server, db, name):
 def test_distinct_from_binds_closer_than_and_and_or(db):
     row = db.execute("SELECT true IS DISTINCT FROM true OR true, false IS NOT DISTINCT FROM true AND false").fetchone()
     assert row == (True, False)
+
+
+@pytest.mark.parametrize("query", ["SELECT count(DISTINCT 4) AS n FROM {t}", "SELECT count(DISTINCT 'a') AS n FROM {t}",
+                                   "SELECT count(1) AS n FROM {t}", "SELECT bool_and(a > 0) AS n FROM {t}",
+                                   "SELECT bool_or(a > 1) AS n FROM {t}"])
+def test_aggregates_of_constants_and_conditions(db, name, query):
+    query = query.format(t=name)
+    db.execute(f"CREATE TABLE {name} (a INT)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {query}")
+    for change in (f"INSERT INTO {name} VALUES (1), (2), (NULL)", f"DELETE FROM {name} WHERE a = 2", f"DELETE FROM {name}"):
+        db.execute(change)
+        assert db.execute(f"SELECT n FROM {name}_v").fetchone() == db.execute(query).fetchone()
+
+
+def test_equal_nulls_of_one_join_are_not_those_of_another(db, name):
+    a, b, c = (f"{name}_{t}" for t in "abc")
+    db.execute(f"CREATE TABLE {a} (q INT); CREATE TABLE {b} (v INT, f INT); CREATE TABLE {c} (f INT)")
+    db.execute(f"INSERT INTO {a} VALUES (NULL)")
+    db.execute(f"INSERT INTO {b} VALUES (NULL, 1)")
+    db.execute(f"INSERT INTO {c} VALUES (1)")
+    for number, (joins, count) in enumerate([
+        (f"{a} JOIN {b} ON {a}.q = {b}.v JOIN {c} ON {b}.f IS NOT DISTINCT FROM {c}.f", 0),
+        (f"{a} JOIN {b} ON {a}.q IS NOT DISTINCT FROM {b}.v JOIN {c} ON {b}.f = {c}.f", 1),
+        (f"{a}, {b}, {c} WHERE {a}.q IS NOT DISTINCT FROM {b}.v AND {b}.f = {c}.f", 1),
+    ]):
+        query = f"SELECT count(*) AS n FROM {joins}"
+        assert db.execute(query).fetchone() == (count,), query
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_v{number} AS {query}")
+        assert db.execute(f"SELECT n FROM {name}_v{number}").fetchone() == (count,), query
+
+
+def test_a_view_is_no_reader_of_itself(fresh):
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (n INT)")
+        db.execute("CREATE VIEW totals AS WITH totals AS (SELECT 1 AS x) SELECT * FROM totals")
+        db.execute("CREATE VIEW other AS WITH t AS (SELECT 1 AS x) SELECT * FROM t")
+        db.execute("DROP VIEW totals CASCADE")
+        db.execute("DROP TABLE t")
+        assert db.execute("SELECT * FROM other").fetchall() == [(1,)], "it never read the table"
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute("CREATE OR REPLACE VIEW other AS SELECT * FROM other")
+        assert raised.value.sqlstate == "42P17"
+        db.execute("CREATE VIEW named (a) AS SELECT 1 AS x, 2 AS y")
+        assert db.execute("SELECT a, y FROM named").fetchall() == [(1, 2)]
+    server.restart()
+    assert server.sql("SELECT * FROM other") == [(1,)]
+
+
+def test_a_drop_of_several_is_whole(db, name):
+    db.execute(f"CREATE TABLE {name} (n INT)")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        db.execute(f"DROP TABLE {name}, {name}_missing")
+    assert db.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
+    db.execute(f"CREATE TABLE {name}_2 (n INT)")
+    db.execute(f"CREATE VIEW {name}_v AS SELECT {name}.n FROM {name}, {name}_2")
+    db.execute(f"DROP TABLE {name}_2, {name} CASCADE")
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        db.execute(f"SELECT * FROM {name}_v")

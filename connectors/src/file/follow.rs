@@ -6,6 +6,8 @@
 //!    a table, not an open file.
 //! 3. A renamed file keeps its partition. A new file under a name taken by another partition gets the
 //!    partition `path#device:inode`.
+//! 4. A file that was cut short or replaced under its name (a log that was rotated) is a new file from then on. What was
+//!    left to read of the one that it replaced is read first, if that is still in the folder.
 
 use super::bounded::settle;
 use super::identity::{self, Identity};
@@ -192,8 +194,52 @@ impl Files {
         self.by_path.insert(path.to_path_buf(), partition);
     }
 
-    /// Reads what is new in a file; `false` if told to stop.
+    /// Reads what is new under a path; `false` if told to stop.
     fn read(&mut self, path: &Path, reader: &mut Reader<'_>, sink: &mut Sink<'_>, rule: Rule) -> Result<bool> {
+        let known = self.by_path.get(path).and_then(|partition| self.known.get(partition));
+        if matches!(rule, Rule::Lines) && known.is_some_and(|known| known.is_replaced(path, &reader.request().paths)) {
+            if let Some(moved) = known.and_then(|known| known.moved_to(path))
+                && !self.read_moved(path, &moved, reader, sink)?
+            {
+                return Ok(false);
+            }
+            self.replace(path);
+        }
+        self.read_known(path, reader, sink, rule)
+    }
+
+    /// Reads what is left of a file that has gone from a path to another one, which nobody asked for.
+    fn read_moved(&mut self, path: &Path, moved: &Path, reader: &mut Reader<'_>, sink: &mut Sink<'_>) -> Result<bool> {
+        let Some(partition) = self.by_path.get(path).cloned() else {
+            return Ok(true);
+        };
+        self.by_path.insert(moved.to_path_buf(), partition);
+        let go_on = self.read_known(moved, reader, sink, Rule::Lines);
+        self.by_path.remove(moved);
+        go_on
+    }
+
+    /// Gives a path a partition of its own, to be read from its beginning.
+    fn replace(&mut self, path: &Path) {
+        let name = format!("{}#{}", partition_name(path), place(path).unwrap_or_default());
+        let mut partition = name.clone();
+        for number in 2.. {
+            if !self.known.contains_key(&partition) {
+                break;
+            }
+            partition = format!("{name}.{number:06}");
+        }
+        tracing::warn!("{}: cut short or replaced; it is read as a new file", path.display());
+        let fresh = Known {
+            path: path.to_path_buf(),
+            offset: None,
+        };
+        self.known.insert(partition.clone(), fresh);
+        self.by_path.insert(path.to_path_buf(), partition);
+    }
+
+    /// Reads what is new in a file; `false` if told to stop.
+    fn read_known(&mut self, path: &Path, reader: &mut Reader<'_>, sink: &mut Sink<'_>, rule: Rule) -> Result<bool> {
         let Some(partition) = self.by_path.get(path) else {
             return Ok(true);
         };
@@ -233,6 +279,25 @@ impl Files {
 impl Known {
     fn identity(&self) -> Option<Identity> {
         Identity::parse(&self.offset.as_ref()?.identity)
+    }
+
+    /// Whether the file at `path`, where this one was, is another one now.
+    fn is_replaced(&self, path: &Path, policy: &PathPolicy) -> bool {
+        let Some(offset) = self.offset.as_ref().filter(|offset| offset.position > 0) else {
+            return false;
+        };
+        match path.metadata() {
+            Ok(metadata) => metadata.len() < offset.position || !self.begins(path, policy),
+            Err(_) => false,
+        }
+    }
+
+    /// Where in the folder of `path` this file is now, if it is there under another name.
+    fn moved_to(&self, path: &Path) -> Option<PathBuf> {
+        let own = self.identity()?.place();
+        let beside = path.parent()?.read_dir().ok()?.flatten().map(|entry| entry.path());
+        let mut moved = beside.filter(|beside| beside != path && place(beside).as_deref() == Some(own.as_str()));
+        moved.next()
     }
 
     /// Whether the file at `path` begins as this one, as far as it was read.

@@ -91,6 +91,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What the source was asked for.
+    pub(crate) fn request(&self) -> &'a SourceRequest {
+        self.request
+    }
+
     /// Reads a file to its end (or to `until`, or to the last whole line of a followed one).
     ///
     /// # Returns

@@ -45,6 +45,15 @@ impl Database {
                 format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
             ));
         };
+        if let (Some(view), Some(from)) = (&view, from)
+            && from < view.created
+        {
+            let message = format!("cannot follow changes of \"{name}\" after epoch {from}: it was made after that");
+            let error = Error::new(ErrorKind::Expired, "READ-0005", message).sqlstate("72000");
+            return Err(error
+                .fact("first epoch", view.created)
+                .attempt("read the contents again (snapshot = true) and resume from their epoch"));
+        }
         let lost = self.clone().lost(name.to_string(), table.clone(), view).boxed();
         self.change_stream(table, readable.columns, from, snapshot, None, lost)
     }
@@ -61,7 +70,7 @@ impl Database {
         let is_gone = |catalog: &Arc<Catalog>| !is_own && !catalog.objects().any(|object| keeps(object, &table));
         let dropped = catalog.wait_for(is_gone).map(|_| {
             let message = format!("cannot follow \"{name}\": it was dropped");
-            Error::new(ErrorKind::Invalid, "READ-0004", message).sqlstate("42P01")
+            Error::new(ErrorKind::Invalid, "READ-0006", message).sqlstate("42P01")
         });
         let Some(view) = view else {
             return dropped.await;

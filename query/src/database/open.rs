@@ -6,6 +6,7 @@ use crate::catalog::{
     offsets_schema,
 };
 use crate::source::{Replays, Sources};
+use arrow::datatypes::Schema;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Error, Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Database {
             config,
             engine,
             catalog: tokio::sync::watch::Sender::new(Arc::default()),
-            changing: tokio::sync::Mutex::default(),
+            changing: Arc::default(),
             planner,
             errors,
             sources: Sources::default(),
@@ -78,7 +79,11 @@ impl Database {
             let object = if definition.materialized {
                 Object::MaterializedView(self.start_view(definition).await?)
             } else {
-                let columns = self.columns_of_view(&definition).await?;
+                let columns = self.columns_of_view(&definition).await.unwrap_or_else(|error| {
+                    // Whoever reads it is told by its query.
+                    tracing::warn!("view {}: {}", definition.name, error.message());
+                    Arc::new(Schema::empty())
+                });
                 Object::View(Arc::new(PlainView { definition, columns }))
             };
             let mut catalog = (*self.catalog()).clone();
@@ -86,7 +91,10 @@ impl Database {
             self.set_catalog(catalog);
         }
         for table in definitions.tables.into_values() {
-            self.start_source_of(&table).await?;
+            if let Err(error) = self.start_source_of(&table).await {
+                // Its table is there all the same, and so is everything else.
+                self.sources().fail(&table, error);
+            }
         }
         self.wait_for_newest().await?;
         Ok(())

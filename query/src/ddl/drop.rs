@@ -1,17 +1,18 @@
 //! DROP, with what depends on the dropped objects.
 
 use super::{encode, object_name};
-use crate::catalog::{DdlRecord, Object};
+use crate::catalog::{Catalog, DdlRecord, Object};
 use crate::database::Database;
 use crate::error::unsupported;
 use cenote_engine::Commit;
 use cenote_engine::plan::CollectionId;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Database {
-    /// DROP of tables, sources and views.
+    /// DROP of tables, sources and views: all that are named, or none. The caller holds the catalog's lock.
     ///
     /// # Returns
     /// Notices for objects that are not there, with IF EXISTS.
@@ -22,33 +23,25 @@ impl Database {
         if_exists: bool,
         cascade: bool,
     ) -> Result<Vec<String>> {
-        let _guard = self.lock_catalog().await;
         let mut catalog = (*self.catalog()).clone();
-        let mut notices = Vec::new();
+        let (mut notices, mut named) = (Vec::new(), Vec::new());
         for name in names {
             let name = object_name(name)?;
-            let Some(object) = catalog.get(&name).cloned() else {
-                if if_exists {
-                    notices.push(format!("{wanted} \"{name}\" does not exist, skipping"));
-                    continue;
-                }
-                return Err(catalog.missing(&name));
-            };
-            if object.kind() != wanted {
-                return Err(Error::new(
-                    ErrorKind::Invalid,
-                    "SQL-0204",
-                    format!("cannot drop {wanted} \"{name}\": it is a {}", object.kind()),
-                )
-                .sqlstate("42809")
-                .attempt(format!("DROP {} {name}", object.kind().to_uppercase())));
+            match catalog.get(&name) {
+                Some(object) if object.kind() == wanted => named.push(object.clone()),
+                Some(object) => return Err(other_kind(object, wanted)),
+                None if if_exists => notices.push(format!("{wanted} \"{name}\" does not exist, skipping")),
+                None => return Err(catalog.missing(&name)),
             }
-            let doomed = with_readers(&catalog, &object, cascade)?;
-            self.drop_all(&doomed).await?;
-            let ids: Vec<CollectionId> = doomed.iter().map(Object::id).collect();
-            catalog.remove(&ids);
-            self.set_catalog(catalog.clone());
         }
+        if named.is_empty() {
+            return Ok(notices);
+        }
+        let doomed = with_readers(&catalog, named, cascade)?;
+        self.drop_all(&doomed).await?;
+        let ids: Vec<CollectionId> = doomed.iter().map(Object::id).collect();
+        catalog.remove(&ids);
+        self.set_catalog(catalog);
         Ok(notices)
     }
 
@@ -57,54 +50,68 @@ impl Database {
         for object in doomed {
             drops.push(object.id());
             if let Object::Table(table) = object {
-                self.sources().stop(object.id());
                 drops.extend(table.definition.offsets);
             }
         }
         let ddl = Some(encode(&DdlRecord::Drop(drops.clone()))?);
-        let epoch = self
-            .engine()
-            .commit(Commit {
-                ddl,
-                drops,
-                ..Commit::default()
-            })
-            .await?;
+        let commit = Commit {
+            ddl,
+            drops,
+            ..Commit::default()
+        };
+        // A source that waits for room in the log lets go first; if the log fails, nothing can be written any more.
+        doomed.iter().for_each(|object| self.sources().stop(object.id()));
+        let epoch = self.engine().commit(commit).await?;
         self.engine().wait_visible(epoch).await
     }
 }
 
-/// An object and everything that reads it, readers first.
-fn with_readers(catalog: &crate::catalog::Catalog, object: &Object, cascade: bool) -> Result<Vec<Object>> {
-    let readers = catalog.readers(object.id());
-    if !cascade && !readers.is_empty() {
-        let names: Vec<String> = readers
-            .iter()
-            .map(|reader| format!("{} {}", reader.kind(), reader.name()))
+fn other_kind(object: &Object, wanted: &str) -> Error {
+    let (name, kind) = (object.name(), object.kind());
+    let message = format!("cannot drop {wanted} \"{name}\": it is a {kind}");
+    Error::new(ErrorKind::Invalid, "SQL-0204", message)
+        .sqlstate("42809")
+        .attempt(format!("DROP {} {name}", kind.to_uppercase()))
+}
+
+/// Objects and everything that reads them, readers first.
+///
+/// # Errors
+/// `Invalid` 2BP01: one that is not named reads them, and CASCADE was not said.
+fn with_readers(catalog: &Catalog, named: Vec<Object>, cascade: bool) -> Result<Vec<Object>> {
+    let mut found: BTreeMap<CollectionId, Object> = named.iter().map(|object| (object.id(), object.clone())).collect();
+    let mut ahead = named;
+    while let Some(object) = ahead.pop() {
+        let readers = catalog.readers(object.id());
+        let others: Vec<&Object> = readers
+            .into_iter()
+            .filter(|reader| !found.contains_key(&reader.id()))
             .collect();
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "SQL-0205",
-            format!(
-                "cannot drop {} \"{}\": other objects depend on it",
-                object.kind(),
-                object.name()
-            ),
-        )
-        .sqlstate("2BP01")
-        .fact("dependents", names.join(", "))
-        .attempt("DROP ... CASCADE drops the dependents too"));
-    }
-    let mut doomed: Vec<Object> = Vec::new();
-    for reader in readers {
-        for object in with_readers(catalog, reader, true)? {
-            if !doomed.iter().any(|known| known.id() == object.id()) {
-                doomed.push(object);
-            }
+        if !cascade && !others.is_empty() {
+            return Err(depended_on(&object, &others));
+        }
+        for reader in others {
+            found.insert(reader.id(), reader.clone());
+            ahead.push(reader.clone());
         }
     }
-    doomed.push(object.clone());
-    Ok(doomed)
+    // What reads another object was made after it.
+    Ok(found.into_values().rev().collect())
+}
+
+fn depended_on(object: &Object, readers: &[&Object]) -> Error {
+    let names = readers
+        .iter()
+        .map(|reader| format!("{} {}", reader.kind(), reader.name()));
+    let message = format!(
+        "cannot drop {} \"{}\": other objects depend on it",
+        object.kind(),
+        object.name()
+    );
+    Error::new(ErrorKind::Invalid, "SQL-0205", message)
+        .sqlstate("2BP01")
+        .fact("dependents", names.collect::<Vec<_>>().join(", "))
+        .attempt("DROP ... CASCADE drops the dependents too")
 }
 
 /// What a DROP names, if we have such things.

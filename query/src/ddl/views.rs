@@ -5,25 +5,28 @@ use crate::catalog::{Catalog, DdlRecord, MaterializedView, Object, PlainView, Ta
 use crate::database::Database;
 use crate::error::{from_datafusion, unsupported};
 use crate::names::{folded, shown_name};
+use crate::session::{Commitment, canceled};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, Node, ViewPlan};
 use cenote_engine::{Commit, NewView, ViewStatus};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::CreateView;
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The same in `cenote run`, whose own printer is the subscriber.
-const RUN_HISTORY_BYTES: usize = 1 << 30;
-
 /// Bytes of past changes that a shard of a view keeps for subscribers.
 const VIEW_HISTORY_BYTES: usize = 32 << 20;
 
+/// The same in `cenote run`, whose own printer is the subscriber.
+const RUN_HISTORY_BYTES: usize = 1 << 30;
+
 impl Database {
-    /// CREATE VIEW and CREATE MATERIALIZED VIEW.
+    /// CREATE VIEW and CREATE MATERIALIZED VIEW. The caller holds the catalog's lock.
     ///
     /// # Arguments
+    /// - `commitment`: made once the view is sure to stay.
     /// - `abandoned`: closed when nobody waits for the view any more; a view without contents by then is dropped again.
     ///
     /// # Returns
@@ -32,9 +35,9 @@ impl Database {
         self: &Arc<Self>,
         create: &CreateView,
         text: &str,
+        commitment: &Commitment,
         abandoned: oneshot::Receiver<()>,
     ) -> Result<bool> {
-        let _guard = self.lock_catalog().await;
         let mut catalog = (*self.catalog()).clone();
         let definition = view_definition(create, text, &mut catalog)?;
         if create.if_not_exists && catalog.get(&definition.name).is_some() {
@@ -42,7 +45,7 @@ impl Database {
         }
         let replaced = match catalog.get(&definition.name) {
             Some(old @ Object::View(_)) if create.or_replace && !definition.materialized => {
-                check_unread(&catalog, old)?;
+                check_replaceable(&catalog, old, &definition)?;
                 Some(old.id())
             }
             _ => {
@@ -50,32 +53,64 @@ impl Database {
                 None
             }
         };
-        let object = if definition.materialized {
-            Object::MaterializedView(self.start_logged_view(definition, abandoned).await?)
-        } else {
-            let columns = self.columns_of_view(&definition).await?;
-            let new = definition.clone();
-            let record = match replaced {
-                Some(old) => DdlRecord::ReplaceView { old, new },
-                None => DdlRecord::CreateView(new),
-            };
-            let commit = Commit {
-                ddl: Some(encode(&record)?),
-                ..Commit::default()
-            };
-            self.engine().commit(commit).await?;
-            Object::View(Arc::new(PlainView { definition, columns }))
+        if !definition.materialized {
+            catalog.insert(Object::View(
+                self.log_plain_view(definition, replaced, commitment).await?,
+            ));
+            self.set_catalog(catalog);
+            return Ok(true);
+        }
+        let view = self.start_logged_view(definition, abandoned).await?;
+        let id = view.definition.id;
+        catalog.insert(Object::MaterializedView(view));
+        self.set_catalog(catalog.clone());
+        let stays = match self.start_sources_read(id).await {
+            Ok(()) => commitment.make(),
+            Err(error) => Err(error),
         };
-        catalog.insert(object);
-        self.set_catalog(catalog);
-        self.start_sources_read().await?;
+        if let Err(error) = stays {
+            catalog.remove(&[id]);
+            self.set_catalog(catalog);
+            self.forget_view(id).await?;
+            return Err(error);
+        }
         Ok(true)
     }
 
-    /// Starts sources without a table that a view has begun to read.
-    async fn start_sources_read(self: &Arc<Self>) -> Result<()> {
-        for object in self.catalog().objects() {
-            if let Object::Table(table) = object
+    /// Plans and logs a view whose query takes the place of its name.
+    async fn log_plain_view(
+        self: &Arc<Self>,
+        mut definition: ViewDefinition,
+        replaced: Option<CollectionId>,
+        commitment: &Commitment,
+    ) -> Result<Arc<PlainView>> {
+        let columns = self.columns_of_view(&definition).await?;
+        if !definition.columns.is_empty() {
+            // An alias names all columns or none.
+            definition.columns = columns.fields().iter().map(|field| field.name().clone()).collect();
+        }
+        let new = definition.clone();
+        let record = match replaced {
+            Some(old) => DdlRecord::ReplaceView { old, new },
+            None => DdlRecord::CreateView(new),
+        };
+        let commit = Commit {
+            ddl: Some(encode(&record)?),
+            ..Commit::default()
+        };
+        commitment.make()?;
+        self.engine().commit(commit).await?;
+        Ok(Arc::new(PlainView { definition, columns }))
+    }
+
+    /// Starts the sources without a table that a view has begun to read.
+    async fn start_sources_read(self: &Arc<Self>, view: CollectionId) -> Result<()> {
+        let catalog = self.catalog();
+        let Some(Object::MaterializedView(view)) = catalog.by_id(view) else {
+            return Ok(());
+        };
+        for input in &view.reads {
+            if let Some(Object::Table(table)) = catalog.by_id(*input)
                 && table.versioned.is_none()
                 && table.definition.connector.is_some()
             {
@@ -83,6 +118,16 @@ impl Database {
             }
         }
         Ok(())
+    }
+
+    /// Drops a view that was logged, and that nobody was told of.
+    async fn forget_view(&self, id: CollectionId) -> Result<()> {
+        let commit = Commit {
+            ddl: Some(encode(&DdlRecord::Drop(vec![id]))?),
+            drops: vec![id],
+            ..Commit::default()
+        };
+        self.engine().commit(commit).await.map(|_| ())
     }
 
     /// Columns of a plain view.
@@ -125,15 +170,52 @@ impl Database {
         crate::lower::lower_view(&definition.name, &plan, &names)
     }
 
-    /// Starts a view that is in the log already.
+    /// Starts a view that is in the log already. One that cannot be planned any more, or that fails again, tells so when
+    /// it is read; everything else comes up.
     pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
-        let plan = self.view_plan(&definition).await?;
+        let plan = match self
+            .view_plan(&definition)
+            .await
+            .and_then(|plan| plan.check().map(|()| plan))
+        {
+            Ok(plan) => plan,
+            Err(error) => {
+                tracing::warn!("materialized view {}: {}", definition.name, error.message());
+                return self.failed_view(definition, error);
+            }
+        };
         let started = self.launch(definition, plan, None).await?;
-        // A view that fails again tells so when it is read; everything else comes up.
         if let Err(error) = started.status.wait_live().await {
             tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
         }
         Ok(started)
+    }
+
+    /// A view that only tells why it is not there.
+    fn failed_view(&self, definition: ViewDefinition, error: Error) -> Result<Arc<MaterializedView>> {
+        let columns: SchemaRef = Arc::new(Schema::empty());
+        let table = TableSchema {
+            name: definition.name.clone(),
+            columns: columns.clone(),
+            key: Vec::new(),
+            unique: false,
+        };
+        let rows = Changes::insertions(RecordBatch::new_empty(columns.clone()));
+        let plan = ViewPlan {
+            nodes: vec![Node::Constant { rows }],
+            root: 0,
+            table: table.clone(),
+        };
+        let retention = self.engine().retention().clone();
+        Ok(Arc::new(MaterializedView {
+            definition,
+            columns,
+            plan: Arc::new(plan),
+            versioned: Arc::new(VersionedTable::new(table, 1, false, retention, 0)),
+            status: Arc::new(ViewStatus::failed(error)),
+            created: Epoch::ZERO,
+            reads: Vec::new(),
+        }))
     }
 
     /// Plans, logs and starts a view, and waits until it has its first contents.
@@ -147,19 +229,13 @@ impl Database {
         let started = self.launch(definition, plan, Some(ddl)).await?;
         let live = tokio::select! {
             biased;
+            _ = abandoned => Err(canceled()),
             live = started.status.wait_live() => live,
-            _ = abandoned => Err(Error::new(ErrorKind::Unavailable, "VIEW-0003", "the creation of the view was canceled").sqlstate("57014")),
         };
         self.replays().end(started.definition.id);
         if let Err(error) = live {
             // What cannot even be built from what is there is not created at all.
-            let drop = DdlRecord::Drop(vec![started.definition.id]);
-            let commit = Commit {
-                ddl: Some(encode(&drop)?),
-                drops: vec![started.definition.id],
-                ..Commit::default()
-            };
-            self.engine().commit(commit).await?;
+            self.forget_view(started.definition.id).await?;
             return Err(error);
         }
         Ok(started)
@@ -172,6 +248,7 @@ impl Database {
         plan: ViewPlan,
         ddl: Option<Vec<u8>>,
     ) -> Result<Arc<MaterializedView>> {
+        plan.check()?;
         let reads: Vec<CollectionId> = plan
             .nodes
             .iter()
@@ -242,14 +319,20 @@ impl Database {
     }
 }
 
-/// A view that others are made of stays as it is: they would change their meaning, some of them only at a restart.
-fn check_unread(catalog: &Catalog, view: &Object) -> Result<()> {
-    let readers: Vec<&str> = catalog.readers(view.id()).into_iter().map(Object::name).collect();
+/// A view that others are made of stays as it is: they would change their meaning, some of them only at a restart. Nor
+/// can a view be made of itself.
+fn check_replaceable(catalog: &Catalog, old: &Object, new: &ViewDefinition) -> Result<()> {
+    let name = old.name();
+    if catalog.names(old, new) {
+        let message = format!("cannot replace view \"{name}\": its new query reads the view itself");
+        return Err(Error::new(ErrorKind::Invalid, "SQL-0212", message).sqlstate("42P17"));
+    }
+    let readers: Vec<&str> = catalog.readers(old.id()).into_iter().map(Object::name).collect();
     if readers.is_empty() {
         return Ok(());
     }
-    let message = format!("cannot replace view \"{}\": other objects depend on it", view.name());
-    let error = Error::new(ErrorKind::Invalid, "SQL-0210", message).sqlstate("2BP01");
+    let message = format!("cannot replace view \"{name}\": other objects depend on it");
+    let error = Error::new(ErrorKind::Invalid, "SQL-0211", message).sqlstate("2BP01");
     Err(error.fact("dependents", readers.join(", ")).attempt("DROP them first"))
 }
 

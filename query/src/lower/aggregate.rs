@@ -207,13 +207,15 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         "sum" => AggregateFunction::Sum,
         "avg" | "mean" => AggregateFunction::Avg,
         // False is less than true.
-        "min" | "bool_and" | "every" => AggregateFunction::Min,
+        "min" | "bool_and" => AggregateFunction::Min,
         "max" | "bool_or" => AggregateFunction::Max,
         other => return Err(not_supported(format!("the aggregate {other}"))),
     };
     let argument = match params.args.as_slice() {
         [] => None,
-        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !value.is_null() => None,
+        [Expr::Literal(value, _)] if function == AggregateFunction::Count && !params.distinct && !value.is_null() => {
+            None
+        }
         [argument] => Some(below.position(exact_argument(function, unalias(argument), input))),
         _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
     };

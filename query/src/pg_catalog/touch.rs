@@ -80,13 +80,13 @@ fn is_system_type(data_type: &DataType) -> bool {
 ///
 /// # Returns
 /// Names and values, in the order of the statement; those that are no literals are not among them.
-pub(crate) fn assigned_settings(statement: &Statement) -> Vec<(String, String)> {
+pub(crate) fn assigned_settings(statement: &Statement) -> Vec<(String, String, bool)> {
     let mut calls = Calls(Vec::new());
     let _ = walk::read(statement, &mut calls);
     calls.0
 }
 
-struct Calls(Vec<(String, String)>);
+struct Calls(Vec<(String, String, bool)>);
 
 impl Visitor for Calls {
     type Break = ();
@@ -94,9 +94,10 @@ impl Visitor for Calls {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         if let Expr::Function(function) = expr
             && words(&function.name).last().is_some_and(|name| name == "set_config")
-            && let [Some(name), Some(value), ..] = literals(function).as_slice()
+            && let [Some(name), Some(value), is_local @ ..] = literals(function).as_slice()
         {
-            self.0.push((name.to_lowercase(), value.clone()));
+            let is_local = matches!(is_local, [Some(text)] if text == "true");
+            self.0.push((name.to_lowercase(), value.clone(), is_local));
         }
         ControlFlow::Continue(())
     }
@@ -109,6 +110,7 @@ fn literals(function: &Function) -> Vec<Option<String>> {
     let literal = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
             Value::SingleQuotedString(text) => Some(text.clone()),
+            Value::Boolean(value) => Some(value.to_string()),
             _ => None,
         },
         _ => None,

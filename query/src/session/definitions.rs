@@ -8,11 +8,10 @@ use crate::transaction::Transaction;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, ObjectName, Statement as Ast};
 use std::future::Future;
-use std::sync::atomic::Ordering;
 
 impl Session {
     pub(super) async fn definition(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
-        self.refuse_in_transaction("a change of the catalog")?;
+        self.refuse_definition("a change of the catalog")?;
         let outcome = self.define(statement, ast).await?;
         self.renew_snapshot().await?;
         Ok(outcome)
@@ -20,9 +19,10 @@ impl Session {
 
     /// What the statements of one message read after a change of the catalog has what it made.
     async fn renew_snapshot(&mut self) -> Result<()> {
-        if self.transaction.is_some() {
-            let pin = self.newest_pin().await?;
-            self.transaction = Some(Transaction::new(pin, true));
+        if let Some(only_reads) = self.transaction.as_ref().map(|transaction| transaction.only_reads) {
+            let mut renewed = Transaction::new(self.newest_pin().await?, true);
+            renewed.only_reads = only_reads;
+            self.transaction = Some(renewed);
         }
         Ok(())
     }
@@ -71,8 +71,13 @@ impl Session {
     /// Unlike other changes of the catalog, one that can take long is undone when it is broken off.
     async fn create_view(&self, create: &CreateView, text: &str) -> Result<bool> {
         let (database, create, text) = (self.database.clone(), create.clone(), text.to_string());
+        let commitment = self.commitment.clone();
         let (_asked, abandoned) = tokio::sync::oneshot::channel();
-        let task = tokio::spawn(async move { database.create_view(&create, &text, abandoned).await });
+        let guard = database.lock_catalog().await;
+        let task = tokio::spawn(async move {
+            let _guard = guard;
+            database.create_view(&create, &text, &commitment, abandoned).await
+        });
         task.await
             .map_err(|error| Error::bug(format!("the creation of a view broke off: {error}")))?
     }
@@ -92,16 +97,22 @@ impl Session {
         })
     }
 
-    /// Runs a change of the catalog to its end, whatever becomes of who asked for it: half of one must not stay.
+    /// Runs a change of the catalog to its end, whatever becomes of who asked for it: half of one must not stay. While it
+    /// waits for its turn, it can be broken off.
     async fn whole<T: Send + 'static>(&self, change: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-        self.committing.store(true, Ordering::Release);
-        let done = tokio::spawn(change).await;
-        self.committing.store(false, Ordering::Release);
-        done.map_err(|error| Error::bug(format!("a change of the catalog broke off: {error}")))?
+        let guard = self.database.lock_catalog().await;
+        self.commitment.make()?;
+        let done = tokio::spawn(async move {
+            let _guard = guard;
+            change.await
+        });
+        done.await
+            .map_err(|error| Error::bug(format!("a change of the catalog broke off: {error}")))?
     }
 
     /// DDL is one commit of its own; inside a block it would take effect before the block does.
-    pub(super) fn refuse_in_transaction(&self, what: &str) -> Result<()> {
+    pub(super) fn refuse_definition(&self, what: &str) -> Result<()> {
+        self.refuse_if_only_reads()?;
         match &self.transaction {
             Some(transaction) if !(transaction.implicit && transaction.is_read_only()) => Err(Error::new(
                 ErrorKind::Unsupported,

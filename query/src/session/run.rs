@@ -93,7 +93,7 @@ impl Session {
     fn passing_tables(&self, ast: &Ast) -> Vec<Arc<Table>> {
         let catalog = self.database.catalog();
         let mut tables: Vec<Arc<Table>> = Vec::new();
-        for (_, name) in crate::plan::named_relations(&expanded(ast, &catalog)) {
+        for (_, name) in crate::relations::named_relations(&expanded(ast, &catalog)) {
             if let Some(object) = catalog.get(&name).filter(|object| passes_rows(object))
                 && let Object::Table(table) = object
                 && !tables.iter().any(|known| known.definition.id == table.definition.id)

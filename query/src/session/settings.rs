@@ -22,10 +22,23 @@ pub(super) struct Scope {
     local: BTreeMap<String, Option<String>>,
 }
 
+impl Scope {
+    fn note(&mut self, name: &str, is_local: bool, old: Option<String>) {
+        if is_local {
+            self.local.entry(name.to_string()).or_insert(old);
+        } else {
+            self.local.remove(name);
+        }
+    }
+}
+
 impl Session {
     /// Sets a startup parameter (`application_name`, `client_encoding`, `options` ...); unknown ones are kept.
+    ///
+    /// # Errors
+    /// A setting of ours with a value that it does not take.
     pub fn set_startup_parameter(&mut self, name: &str, value: &str) -> Result<()> {
-        Arc::make_mut(&mut self.settings).insert(name.to_lowercase(), value.to_string());
+        crate::settings::start(Arc::make_mut(&mut self.settings), name, value)?;
         self.initial = self.settings.clone();
         Ok(())
     }
@@ -43,7 +56,7 @@ impl Session {
                 session,
             } => self.set_transaction(modes, *session),
             Set::SingleAssignment { scope, variable, .. } => {
-                let name = variable.to_string().to_lowercase().replace('"', "");
+                let name = crate::settings::setting_name(variable);
                 self.set_scoped(&name, *scope == Some(ContextModifier::Local), set)
             }
             other => {
@@ -62,11 +75,7 @@ impl Session {
         }
         let old = self.settings.get(name).cloned();
         crate::settings::set(Arc::make_mut(&mut self.settings), set)?;
-        if is_local {
-            self.scope.local.entry(name.to_string()).or_insert(old);
-        } else {
-            self.scope.local.remove(name);
-        }
+        self.scope.note(name, is_local, old);
         Ok(command("SET"))
     }
 
@@ -80,6 +89,12 @@ impl Session {
                 settings.insert("default_transaction_read_only".into(), value.into());
             }
             (Some(transaction), Some(only_reads)) => transaction.only_reads = only_reads,
+            (None, _) if !session => {
+                return Ok(Outcome::Command {
+                    tag: "SET".into(),
+                    notices: vec!["SET TRANSACTION can only be used in transaction blocks".into()],
+                });
+            }
             _ => {}
         }
         Ok(command("SET"))
@@ -108,10 +123,14 @@ impl Session {
 
     pub(super) fn reset(&mut self, reset: &Reset) -> Result<Outcome> {
         match reset {
-            Reset::ALL => self.settings = self.initial.clone(),
+            Reset::ALL => {
+                self.settings = self.initial.clone();
+                self.scope.local.clear();
+            }
             Reset::ConfigurationParameter(name) => {
                 let name = name.to_string().to_lowercase();
                 let (_, value) = crate::settings::show(&self.initial, &name)?;
+                self.scope.local.remove(&name);
                 Arc::make_mut(&mut self.settings).insert(name, value);
             }
         }
@@ -123,8 +142,13 @@ impl Session {
         if !statement.text.contains("set_config") {
             return Ok(());
         }
-        for (name, value) in crate::pg_catalog::assigned_settings(ast) {
+        for (name, value, is_local) in crate::pg_catalog::assigned_settings(ast) {
+            if is_local && self.scope.before.is_none() {
+                continue;
+            }
+            let old = self.settings.get(&name).cloned();
             crate::settings::assign(Arc::make_mut(&mut self.settings), &name, value)?;
+            self.scope.note(&name, is_local, old);
         }
         Ok(())
     }
@@ -135,7 +159,10 @@ impl Session {
             .map(|ident| ident.value.to_lowercase())
             .collect::<Vec<_>>()
             .join(" ");
-        let (name, value) = crate::settings::show(&self.settings, &name)?;
+        let (name, mut value) = crate::settings::show(&self.settings, &name)?;
+        if name == "transaction_read_only" && self.only_reads() {
+            value = "on".into();
+        }
         let schema = text_column(&name);
         let values = arrow::array::StringArray::from(vec![value]);
         Ok(fixed_rows(

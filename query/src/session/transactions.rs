@@ -7,7 +7,7 @@
 //! # Not here
 //! What a transaction holds and how it reads ([`crate::transaction`]).
 
-use super::{Change, Session, TransactionStatus, command};
+use super::{Change, Commitment, Session, TransactionStatus, command};
 use crate::error::unsupported;
 use crate::outcome::Outcome;
 use crate::transaction::Transaction;
@@ -15,7 +15,6 @@ use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{TransactionAccessMode, TransactionIsolationLevel, TransactionMode};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Times that a single statement is run again when another transaction changed its rows meanwhile.
 const RETRIES_MAX: usize = 16;
@@ -24,6 +23,7 @@ impl Session {
     /// Takes note of a statement whose future was dropped: it failed.
     pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.running) {
+            self.commitment = Arc::default();
             self.fail_transaction();
         }
     }
@@ -42,9 +42,31 @@ impl Session {
         }
     }
 
-    /// Whether a commit is on its way: from then on a statement can no longer be broken off without its effect.
-    pub fn committing(&self) -> Arc<AtomicBool> {
-        self.committing.clone()
+    /// Whether the effect of the statement that runs next is on its way; for who may break it off.
+    pub fn commitment(&mut self) -> Arc<Commitment> {
+        self.settle();
+        self.commitment = Arc::default();
+        self.commitment.clone()
+    }
+
+    /// Whether what runs now may only read.
+    pub(super) fn only_reads(&self) -> bool {
+        match &self.transaction {
+            Some(transaction) => transaction.only_reads,
+            None => crate::settings::only_reads(&self.settings),
+        }
+    }
+
+    /// Refuses a change where only reading is allowed.
+    ///
+    /// # Errors
+    /// `Invalid` 25006.
+    pub(crate) fn refuse_if_only_reads(&self) -> Result<()> {
+        if !self.only_reads() {
+            return Ok(());
+        }
+        let message = "cannot change anything in a read-only transaction";
+        Err(Error::new(ErrorKind::Invalid, "SQL-0404", message).sqlstate("25006"))
     }
 
     pub(super) async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
@@ -75,15 +97,12 @@ impl Session {
     }
 
     async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+        self.refuse_if_only_reads()?;
         let view = self.read_view(None).await?;
         let transaction = self
             .transaction
             .as_mut()
             .ok_or_else(|| Error::bug("a change outside a transaction"))?;
-        if transaction.only_reads {
-            let message = "cannot change a table in a read-only transaction";
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0404", message).sqlstate("25006"));
-        }
         match change {
             Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
             Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
@@ -103,9 +122,11 @@ impl Session {
             return Ok(());
         }
         let commit = transaction.into_commit()?;
-        self.committing.store(true, Ordering::Release);
+        self.commitment.make()?;
         let committed = self.commit_visibly(commit).await;
-        self.committing.store(false, Ordering::Release);
+        if committed.is_err() {
+            self.commitment.end();
+        }
         committed
     }
 
@@ -193,6 +214,7 @@ impl Session {
         match self.transaction.take() {
             Some(transaction) if transaction.implicit && !failed && !transaction.failed => {
                 let finished = self.finish(transaction).await;
+                self.commitment.end();
                 self.close_scope(finished.is_ok());
                 finished
             }

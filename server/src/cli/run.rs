@@ -5,6 +5,7 @@ use super::no_runtime;
 use super::output::Output;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
+use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
 use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
@@ -75,6 +76,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         let database = Database::open(config(&options, transient)).await?;
         let line = Line::default();
         let mut printer = Printer {
+            used: false,
             output: Output::stdout(line.clone()),
             format: options.format,
         };
@@ -85,7 +87,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         };
         let flushed = printer.output.flush();
         drop(progress);
-        report_bad_rows(&database);
+        report_bad_rows(&database).await;
         let shut = database.shutdown().await;
         done.and(flushed).and(shut)
     });
@@ -93,8 +95,14 @@ pub fn run(options: RunOptions) -> Result<()> {
     done
 }
 
-/// Says which sources had rows that could not be read, and where to look at them.
-fn report_bad_rows(database: &Database) {
+/// Reasons that are shown of rows that could not be read.
+const REASONS_SHOWN: usize = 3;
+
+/// Longest wait for them.
+const REASONS_TIME: Duration = Duration::from_secs(1);
+
+/// Says which sources had rows that could not be read, and why the first of them could not.
+async fn report_bad_rows(database: &Arc<Database>) {
     let metrics = database.metrics();
     let bad = metrics
         .iter()
@@ -103,10 +111,34 @@ fn report_bad_rows(database: &Database) {
         let source = metric.labels.first().map_or("", |(_, name)| name.as_str());
         let rows = if metric.value == 1.0 { "row" } else { "rows" };
         eprintln!(
-            "warning: {} {rows} of {source} could not be read and were left out: SELECT * FROM cenote_catalog.errors",
+            "warning: {source}: {} {rows} could not be read and left out",
             metric.value
         );
+        // Who stopped the run does not wait for the rest of its input.
+        let reasons = tokio::time::timeout(REASONS_TIME, reasons(database, source)).await;
+        for reason in reasons.ok().and_then(Result::ok).unwrap_or_default() {
+            eprintln!("  {reason}");
+        }
     }
+}
+
+/// The first rows of a source that could not be read: where they stand, and why.
+async fn reasons(database: &Arc<Database>, source: &str) -> Result<Vec<String>> {
+    let sql = format!(
+        "SELECT file || CASE WHEN line > 0 THEN ':' || line::text ELSE '' END || ': ' || reason FROM cenote_catalog.errors \
+         WHERE source = '{}' ORDER BY file, line LIMIT {REASONS_SHOWN}",
+        source.replace('\'', "''")
+    );
+    let mut session = database.session();
+    let mut found = Vec::new();
+    for statement in parse_script(&sql)? {
+        if let Outcome::Rows(mut rows) = session.execute(&statement, &[]).await? {
+            while let Some(batch) = rows.batches.next().await {
+                found.extend(batch?.column(0).as_string::<i32>().iter().flatten().map(str::to_string));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn read_script(options: &RunOptions) -> Result<String> {
@@ -241,10 +273,17 @@ async fn copy_stdin(mut copy: Box<dyn CopyIn>) -> Result<()> {
 struct Printer<W: Write = std::io::Stdout> {
     output: Output<W>,
     format: Format,
+    /// Something was printed.
+    used: bool,
 }
 
 impl<W: Write> Printer<W> {
     async fn rows(&mut self, schema: &SchemaRef, batches: BatchStream) -> Result<()> {
+        if std::mem::replace(&mut self.used, true) && matches!(self.format, Format::Arrow | Format::Parquet) {
+            let message = "cannot print a second result in this format: a reader would find the first one only";
+            let error = Error::new(ErrorKind::Invalid, "CLI-0014", message);
+            return Err(error.attempt("run one SELECT each, or use --format ndjson"));
+        }
         let encoder = self.format.encoder(schema, Numbers::Raw)?;
         self.print(encoder, batches).await
     }

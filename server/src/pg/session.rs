@@ -1,11 +1,10 @@
 //! The session behind a connection. Tests put a scripted one in its place.
 
-use cenote_query::{Database, Description, Outcome, TransactionStatus};
+use cenote_query::{Commitment, Database, Description, Outcome, TransactionStatus};
 use cenote_statestore::Result;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 #[cfg(test)]
 use super::tests::script;
@@ -93,10 +92,10 @@ impl Session {
         }
     }
 
-    /// Whether the running statement commits, so that it can no longer be cancelled.
-    pub(super) fn committing(&self) -> Arc<AtomicBool> {
+    /// Whether the statement that runs next has its effect, so that it can no longer be cancelled.
+    pub(super) fn commitment(&mut self) -> Arc<Commitment> {
         match self {
-            Session::Database(session) => session.committing(),
+            Session::Database(session) => session.commitment(),
             #[cfg(test)]
             Session::Script(_) => Arc::default(),
         }

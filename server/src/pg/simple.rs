@@ -10,7 +10,6 @@ use super::subscription;
 use cenote_query::Outcome;
 use cenote_statestore::Result;
 use datafusion::scalar::ScalarValue;
-use std::sync::atomic::Ordering;
 
 /// What is left to say when a statement is done.
 pub(super) enum Completion {
@@ -115,7 +114,7 @@ impl Connection {
                 notices: Vec::new(),
             });
         }
-        let committing = self.session.committing();
+        let commitment = self.session.commitment();
         let running = self.session.execute(statement, parameters);
         tokio::pin!(running);
         let failure = tokio::select! {
@@ -123,7 +122,7 @@ impl Connection {
             outcome = &mut running => return Ok(outcome?),
             failure = self.signals.raised() => failure,
         };
-        if committing.load(Ordering::Acquire) {
+        if !commitment.give_up() {
             // It takes effect: saying that it was cancelled would be wrong.
             return Ok(running.await?);
         }

@@ -191,7 +191,7 @@ fn a_renamed_file_goes_on_and_a_new_one_under_its_name_is_new() {
 }
 
 #[test]
-fn a_file_cut_short_or_replaced_is_one_bad_row_and_never_read_again() {
+fn a_file_cut_short_or_replaced_is_read_as_a_new_one() {
     for replaced in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -202,19 +202,39 @@ fn a_file_cut_short_or_replaced_is_one_bad_row_and_never_read_again() {
             let other = folder.path().join("other");
             append(&other, "{\"i\":7}\n{\"i\":8}\n{\"i\":9}\n");
             std::fs::rename(&other, &path).unwrap();
+            assert_eq!(source.wait_for(3), ["7", "8", "9"]);
         } else {
             File::create(&path).unwrap().write_all(b"{\"i\":7}\n").unwrap();
+            assert_eq!(source.wait_for(1), ["7"]);
         }
-        assert_eq!(source.wait_for(1), Vec::<String>::new());
-        assert_eq!(
-            source.bad[0].reason,
-            "it was cut short or replaced after 2 lines of it were read; it is not read again"
-        );
-        assert_eq!(source.bad[0].partition, path.to_str().unwrap());
         append(&path, "{\"i\":3}\n");
+        assert_eq!(source.wait_for(1), ["3"]);
+        assert!(source.bad.is_empty());
         let offsets = source.end();
-        assert!(offsets[path.to_str().unwrap()].done);
+        append(&path, "{\"i\":4}\n");
+        let mut again = Followed::start(SourceRequest {
+            offsets,
+            ..asked(&path)
+        });
+        assert_eq!(again.wait_for(1), ["4"], "each file goes on where it was");
+        again.end();
     }
+}
+
+#[test]
+fn what_was_left_in_a_rotated_log_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+    append(&path, "{\"i\":1}\n");
+    let mut source = Followed::start(asked(&path));
+    assert_eq!(source.wait_for(1), ["1"]);
+    std::fs::rename(&path, &old).unwrap();
+    append(&old, "{\"i\":2}\n");
+    append(&path, "{\"i\":3}\n");
+    assert_eq!(source.wait_for(2), ["2", "3"]);
+    append(&path, "{\"i\":4}\n");
+    assert_eq!(source.wait_for(1), ["4"]);
+    source.end();
 }
 
 #[test]

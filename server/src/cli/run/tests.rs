@@ -29,6 +29,7 @@ impl Write for &mut Writes {
 async fn rows_that_are_there_are_written_before_waiting_for_more() {
     let mut writes = Writes::default();
     let mut printer = Printer {
+        used: false,
         output: Output::new(&mut writes, Line::default()),
         format: Format::Ndjson,
     };
@@ -48,6 +49,7 @@ async fn rows_that_are_there_are_written_before_waiting_for_more() {
 async fn rows_before_a_failure_are_printed() {
     let mut writes = Writes::default();
     let mut printer = Printer {
+        used: false,
         output: Output::new(&mut writes, Line::default()),
         format: Format::Ndjson,
     };

@@ -1,0 +1,160 @@
+//! Values of two types side by side: NUMERIC beside a float is compared and computed as DOUBLE PRECISION, and DATE
+//! beside a timestamp as that, as in PostgreSQL.
+//!
+//! DataFusion makes NUMERIC of floats, which cuts digits and fails on NaN, and timestamps in nanoseconds of both, which
+//! end in the year 2262.
+
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::prelude::cast;
+use std::sync::Arc;
+
+/// Functions whose arguments are values of one kind.
+const OF_ONE_KIND: [&str; 3] = ["coalesce", "greatest", "least"];
+
+/// Functions of timestamps that DataFusion gives nanoseconds when they are given a date.
+const OF_TIMESTAMPS: [&str; 2] = ["date_trunc", "date_bin"];
+
+/// An expression with its operands brought together.
+pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if op.supports_propagation() || op.is_numerical_operators() =>
+        {
+            let [left, right] = together([*left, *right], schema, !op.is_numerical_operators());
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+        }
+        Expr::Between(between) => {
+            let [expr, low, high] = together([*between.expr, *between.low, *between.high], schema, true);
+            Expr::Between(Between::new(
+                Box::new(expr),
+                between.negated,
+                Box::new(low),
+                Box::new(high),
+            ))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let mut all = vec![*expr];
+            all.extend(list);
+            let mut all = together_all(all, schema, true);
+            let expr = Box::new(all.remove(0));
+            Expr::InList(InList {
+                expr,
+                list: all,
+                negated,
+            })
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) if OF_ONE_KIND.contains(&func.name()) => {
+            let args = together_all(args, schema, true);
+            Expr::ScalarFunction(ScalarFunction { func, args })
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) if OF_TIMESTAMPS.contains(&func.name()) => {
+            let to = DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, None);
+            let of_dates = |arg: Expr| match arg.get_type(schema) {
+                Ok(DataType::Date32) => cast(arg, to.clone()),
+                _ => arg,
+            };
+            let args = args.into_iter().map(of_dates).collect();
+            Expr::ScalarFunction(ScalarFunction { func, args })
+        }
+        Expr::Case(case) => Expr::Case(of_case(case, schema)),
+        other => other,
+    }
+}
+
+fn of_case(case: Case, schema: &DFSchema) -> Case {
+    let (whens, mut thens): (Vec<_>, Vec<Expr>) = case
+        .when_then_expr
+        .into_iter()
+        .map(|(when, then)| (when, *then))
+        .unzip();
+    let has_else = case.else_expr.is_some();
+    thens.extend(case.else_expr.map(|expr| *expr));
+    let mut thens = together_all(thens, schema, true);
+    let else_expr = has_else.then(|| thens.pop()).flatten().map(Box::new);
+    Case {
+        expr: case.expr,
+        when_then_expr: whens.into_iter().zip(thens.into_iter().map(Box::new)).collect(),
+        else_expr,
+    }
+}
+
+fn together<const N: usize>(exprs: [Expr; N], schema: &DFSchema, dates: bool) -> [Expr; N] {
+    let all = together_all(exprs.into(), schema, dates);
+    all.try_into().expect("as many as before")
+}
+
+/// Expressions that are compared or chosen from, in one type where PostgreSQL's differs from DataFusion's.
+///
+/// # Arguments
+/// - `dates`: whether DATE is to become a timestamp beside one; in arithmetic it stays.
+fn together_all(exprs: Vec<Expr>, schema: &DFSchema, dates: bool) -> Vec<Expr> {
+    let types: Vec<Option<DataType>> = exprs.iter().map(|expr| expr.get_type(schema).ok()).collect();
+    let casts: Vec<Option<DataType>> = targets(&types, dates);
+    let pairs = exprs.into_iter().zip(casts);
+    pairs
+        .map(|(expr, to)| match to {
+            Some(to) => cast(expr, to),
+            None => expr,
+        })
+        .collect()
+}
+
+/// For each of several types that meet, the type that it becomes; `None`: it stays.
+fn targets(types: &[Option<DataType>], dates: bool) -> Vec<Option<DataType>> {
+    let has_float = types.iter().flatten().any(DataType::is_floating);
+    let timestamp = types
+        .iter()
+        .flatten()
+        .find(|found| matches!(found, DataType::Timestamp(_, _)));
+    let target = |found: &Option<DataType>| match found {
+        Some(DataType::Decimal128(_, _)) if has_float => Some(DataType::Float64),
+        Some(DataType::Date32) if dates => timestamp.cloned(),
+        _ => None,
+    };
+    types.iter().map(target).collect()
+}
+
+/// The branches of a UNION, their columns brought together.
+pub(super) fn unmixed_union(inputs: Vec<Arc<LogicalPlan>>) -> Result<Vec<Arc<LogicalPlan>>> {
+    let width = inputs.first().map_or(0, |input| input.schema().fields().len());
+    let mut casts: Vec<Vec<Option<DataType>>> = vec![Vec::new(); inputs.len()];
+    for column in 0..width {
+        let types: Vec<_> = inputs
+            .iter()
+            .map(|input| {
+                input
+                    .schema()
+                    .fields()
+                    .get(column)
+                    .map(|field| field.data_type().clone())
+            })
+            .collect();
+        for (of_input, to) in casts.iter_mut().zip(targets(&types, true)) {
+            of_input.push(to);
+        }
+    }
+    let pairs = inputs.into_iter().zip(casts);
+    pairs
+        .map(|(input, casts)| match casts.iter().any(Option::is_some) {
+            true => cast_columns(input, casts).map(Arc::new),
+            false => Ok(input),
+        })
+        .collect()
+}
+
+fn cast_columns(input: Arc<LogicalPlan>, casts: Vec<Option<DataType>>) -> Result<LogicalPlan> {
+    let schema = input.schema().clone();
+    let columns = schema.iter().zip(casts).map(|((qualifier, field), to)| {
+        let column = Expr::Column(datafusion::common::Column::new(qualifier.cloned(), field.name()));
+        match to {
+            Some(to) => cast(column, to).alias_qualified(qualifier.cloned(), field.name()),
+            None => column,
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    LogicalPlanBuilder::from(input).project(columns)?.build()
+}
