@@ -10,6 +10,7 @@
 //! Planning and optimising (`plan`); running (`cenote_engine`).
 
 mod aggregate;
+mod grouping_sets;
 mod join;
 mod not_in;
 mod order;
@@ -53,7 +54,7 @@ pub(crate) fn lower_view(name: &str, plan: &LogicalPlan, columns: &[String]) -> 
         nodes: Vec::new(),
         known: HashMap::new(),
     };
-    let root = lowering.lower(plan)?;
+    let root = lowering.lower(&grouping_sets::with_set_numbers(plan)?)?;
     let fields: Vec<Field> = root
         .schema
         .fields()

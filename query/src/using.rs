@@ -102,7 +102,9 @@ impl Relation {
     }
 
     fn has(&self, column: &str) -> bool {
-        self.columns.as_ref().is_some_and(|columns| columns.iter().any(|known| known == column))
+        self.columns
+            .as_ref()
+            .is_some_and(|columns| columns.iter().any(|known| known == column))
     }
 
     fn column(&self, name: &str) -> Expr {
@@ -162,7 +164,9 @@ fn kind_of(operator: &JoinOperator) -> Option<(Kind, &JoinConstraint)> {
 fn shared_columns(constraint: &JoinConstraint, left: &[Option<Relation>], right: &Relation) -> Vec<String> {
     match constraint {
         JoinConstraint::Using(columns) => {
-            let names = columns.iter().filter_map(|column| column.0.last()?.as_ident().map(folded));
+            let names = columns
+                .iter()
+                .filter_map(|column| column.0.last()?.as_ident().map(folded));
             names.collect()
         }
         JoinConstraint::Natural => {

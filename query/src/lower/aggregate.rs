@@ -53,12 +53,8 @@ impl Below {
 
 impl Lowering {
     pub(super) fn lower_aggregate(&mut self, plan: &LogicalPlan, aggregate: &Aggregate) -> Result<Lowered> {
-        if aggregate
-            .group_expr
-            .iter()
-            .any(|expr| matches!(expr, Expr::GroupingSet(_)))
-        {
-            return Err(not_supported("GROUPING SETS, ROLLUP and CUBE"));
+        if let [Expr::GroupingSet(grouping)] = aggregate.group_expr.as_slice() {
+            return self.lower_grouping_sets(aggregate, grouping);
         }
         let input = self.lower(&aggregate.input)?;
         let mut below = Below(aggregate.group_expr.iter().map(|expr| unalias(expr).clone()).collect());

@@ -1,0 +1,51 @@
+"""Queries that a view and an ad-hoc SELECT must answer alike, and as PostgreSQL's rules have it."""
+import pytest
+
+ROWS = [(0, 0, 1), (1, 0, 2), (0, 1, 3), (None, 1, 4), (0, 0, 5)]
+
+GROUPINGS = {
+    "GROUPING SETS ((b, c), (c))": [(0, 0, 0, 6), (0, 1, 0, 3), (1, 0, 0, 2), (None, 0, 1, 8), (None, 1, 0, 4), (None, 1, 1, 7)],
+    "ROLLUP (b)": [(0, None, 0, 9), (1, None, 0, 2), (None, None, 0, 4), (None, None, 1, 15)],
+    "CUBE (b)": [(0, None, 0, 9), (1, None, 0, 2), (None, None, 0, 4), (None, None, 1, 15)],
+}
+
+
+@pytest.fixture
+def grouped(db, name):
+    db.execute(f"CREATE TABLE {name} (b INT, c INT, n BIGINT)")
+    yield db, name
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS)
+def test_grouping_sets_follow_changes(grouped, grouping):
+    db, name = grouped
+    column = "c" if "c" in grouping.lower().replace("cube", "").replace("rollup", "").replace("grouping", "") else "NULL::int"
+    query = f"SELECT b, {column} AS c, grouping(b) AS g, sum(n)::bigint AS s FROM {name} GROUP BY {grouping}"
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {query}")
+    for row in [*ROWS, (1, 1, 9)]:
+        db.execute(f"INSERT INTO {name} VALUES (%s, %s, %s)", row)
+    db.execute(f"DELETE FROM {name} WHERE n = 9")
+    for source in (f"SELECT * FROM {name}_v", query):
+        assert sorted(db.execute(source).fetchall(), key=repr) == sorted(GROUPINGS[grouping], key=repr), source
+
+
+@pytest.mark.parametrize("query, rows", [
+    ("SELECT k, w FROM {a} JOIN {b} USING (k) WHERE k > 1", [(2, 20)]),
+    ("SELECT k, w FROM {a} LEFT JOIN {b} USING (k) WHERE k < 3 ORDER BY k", [(1, None), (2, 20)]),
+    ("SELECT k, v FROM {a} RIGHT JOIN {b} USING (k) WHERE k >= 2 ORDER BY k", [(2, 2), (3, None)]),
+    ("SELECT k, v, w FROM {a} FULL JOIN {b} USING (k) WHERE k <> 2 ORDER BY k", [(1, 1, None), (3, None, 30)]),
+    ("SELECT k, count(*) AS n FROM {a} FULL JOIN {b} USING (k) GROUP BY k HAVING k > 1 ORDER BY k", [(2, 1), (3, 1)]),
+    ("SELECT k, w FROM {a} NATURAL JOIN {b} WHERE k = 2", [(2, 20)]),
+    ("SELECT x.k FROM {a} x JOIN {b} y USING (k) JOIN {a} z USING (k) WHERE k = 2", [(2,)]),
+    ("SELECT k FROM {a} WHERE k IN (SELECT k FROM {b} JOIN {a} USING (k) WHERE k > 0)", [(2,)]),
+])
+def test_merged_columns_of_joins(db, name, query, rows):
+    a, b = f"{name}_a", f"{name}_b"
+    db.execute(f"CREATE TABLE {a} (k INT, v INT); CREATE TABLE {b} (k INT, w INT)")
+    db.execute(f"INSERT INTO {a} VALUES (1, 1), (2, 2)")
+    db.execute(f"INSERT INTO {b} VALUES (2, 20), (3, 30)")
+    query = query.format(a=a, b=b)
+    assert db.execute(query).fetchall() == rows
+    unordered = query.split(" ORDER BY")[0]
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {unordered}")
+    assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall(), key=repr) == sorted(rows, key=repr)
