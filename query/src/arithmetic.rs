@@ -9,7 +9,7 @@
 use crate::casts::converted;
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array};
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::config::ConfigOptions;
@@ -83,6 +83,14 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             })
         }
         Expr::Negative(inner) => match inner.get_type(schema) {
+            // A negated NaN is NaN; its sign would stand out where floats are compared.
+            Ok(data_type) if data_type.is_floating() => {
+                let minus_one = ScalarValue::Float64(Some(-1.0)).cast_to(&data_type)?;
+                Ok(match Checked::new(Operator::Multiply, &data_type) {
+                    Some(checked) => Transformed::yes(checked.call(vec![*inner, Expr::Literal(minus_one, None)])),
+                    None => Transformed::no(Expr::Negative(inner)),
+                })
+            }
             Ok(data_type) if data_type.is_integer() && !matches!(*inner, Expr::Literal(_, _)) => {
                 let zero = Expr::Literal(ScalarValue::new_zero(&data_type)?, None);
                 let checked = Checked::new(Operator::Minus, &data_type);
@@ -231,8 +239,33 @@ impl Checked {
                 return Err(out_of_range("value out of range: underflow"));
             }
         }
-        Ok(result)
+        one_nan(result)
     }
+}
+
+/// The floats, every NaN of them the same.
+fn one_nan(result: ColumnarValue) -> Result<ColumnarValue> {
+    Ok(match result {
+        ColumnarValue::Array(array) => ColumnarValue::Array(match array.data_type() {
+            DataType::Float32 => Arc::new(
+                array
+                    .as_primitive::<Float32Type>()
+                    .unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value }),
+            ),
+            _ => Arc::new(
+                array
+                    .as_primitive::<Float64Type>()
+                    .unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value }),
+            ),
+        }),
+        ColumnarValue::Scalar(ScalarValue::Float64(Some(value))) if value.is_nan() => {
+            ColumnarValue::Scalar(ScalarValue::Float64(Some(f64::NAN)))
+        }
+        ColumnarValue::Scalar(ScalarValue::Float32(Some(value))) if value.is_nan() => {
+            ColumnarValue::Scalar(ScalarValue::Float32(Some(f32::NAN)))
+        }
+        other => other,
+    })
 }
 
 fn doubles(value: &ColumnarValue, rows: usize) -> Result<Float64Array> {

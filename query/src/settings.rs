@@ -286,7 +286,7 @@ fn parse_time(text: &str) -> Option<Duration> {
 }
 
 fn same_meaning(name: &str, given: &str, ours: &str) -> bool {
-    let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' ', '\''], "");
     let (given, ours) = (plain(given), plain(ours));
     match name {
         "timezone" => ["utc", "gmt", "etc/utc", "0", "+00", "+00:00", "00:00"].contains(&given.as_str()),
