@@ -6,6 +6,7 @@
 //! # Not here
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
+use crate::constraints::{Checks, Constraints};
 use crate::parse::Parsed;
 use crate::plan::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// The schema that unqualified names are in.
 pub const PUBLIC: &str = "public";
@@ -79,6 +81,9 @@ pub struct TableDefinition {
     pub columns: Vec<ColumnDefinition>,
     /// Indices of the primary key's columns.
     pub primary_key: Vec<usize>,
+    /// Its other constraints.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
     /// Options of its connector; `None` for tables held here.
     pub connector: Option<Options>,
     /// Whether it is a source: its rows are passed on and not kept.
@@ -113,6 +118,8 @@ pub struct Table {
     pub columns: SchemaRef,
     /// The most characters that each column's texts have.
     pub lengths: Vec<Option<u64>>,
+    /// Its CHECK conditions, once a row was checked.
+    pub(crate) checks: OnceCell<Checks>,
     /// Contents; `None` for a source, and for a transient table.
     pub versioned: Option<Arc<VersionedTable>>,
     /// Offsets of its connector.
@@ -303,6 +310,18 @@ impl Catalog {
         self.objects.retain(|_, object| !ids.contains(&object.id()));
     }
 
+    /// Names of all relations: objects, and the indexes of keys.
+    pub(crate) fn relation_names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.objects.keys().cloned().collect();
+        for object in self.objects.values() {
+            if let Object::Table(table) = object {
+                names.extend(table.definition.primary_key_name());
+                names.extend(table.definition.constraints.unique.iter().map(|key| key.name.clone()));
+            }
+        }
+        names
+    }
+
     /// Refuses a name that is taken.
     ///
     /// # Errors
@@ -371,6 +390,13 @@ impl Catalog {
 }
 
 impl TableDefinition {
+    /// Name of the primary key's constraint; `None`: there is no primary key.
+    pub fn primary_key_name(&self) -> Option<String> {
+        let named = self.constraints.primary_key_name.clone();
+        let is_there = !self.primary_key.is_empty();
+        is_there.then(|| named.unwrap_or_else(|| format!("{}_pkey", self.name)))
+    }
+
     /// Columns as users see them.
     pub fn visible_columns(&self) -> Result<SchemaRef> {
         let fields = self.columns.iter().map(|column| {

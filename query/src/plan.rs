@@ -67,6 +67,8 @@ pub(crate) struct ReadView {
     pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
     /// State tables that the statement names, read already.
     pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
+    /// Rows that the statement reads under names of their own.
+    pub(crate) given: Arc<HashMap<String, RecordBatch>>,
     /// The table whose row numbers the statement needs.
     pub(crate) row_ids_of: Option<CollectionId>,
     /// The table that rows are planned for, whose columns take NULL until the rows are checked.
@@ -267,7 +269,16 @@ impl ReadView {
         }
     }
 
+    /// The same view in which `name` means these rows.
+    pub(crate) fn with_given(mut self, name: &str, rows: RecordBatch) -> ReadView {
+        Arc::make_mut(&mut self.given).insert(name.to_string(), rows);
+        self
+    }
+
     async fn public_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(rows) = self.given.get(name) {
+            return Ok(Some(fixed_table(rows.schema(), vec![rows.clone()])));
+        }
         let Some(object) = self.catalog.get(name) else {
             return Ok(None);
         };
@@ -410,6 +421,7 @@ impl Database {
             pin,
             overlays,
             states,
+            given: Arc::default(),
             row_ids_of,
             inserts_into: None,
             plans_only: false,

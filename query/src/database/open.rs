@@ -10,6 +10,7 @@ use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Error, Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// Bytes of past changes that a table keeps for subscribers.
 pub(crate) const HISTORY_BYTES: usize = 64 << 20;
@@ -57,6 +58,7 @@ impl Database {
             config,
             engine,
             catalog: tokio::sync::watch::Sender::new(Arc::default()),
+            losing: tokio::sync::Mutex::default(),
             changing: tokio::sync::Mutex::default(),
             planner,
             errors,
@@ -95,18 +97,22 @@ impl Database {
 
 /// A table with empty contents.
 pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
-    let versioned = |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
+    let versioned = |schema| VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES);
     let only_flows_through = transient && definition.connector.is_some() && definition.primary_key.is_empty();
     let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
         columns: definition.visible_columns()?,
         lengths: crate::lengths::of_columns(&definition.columns)?,
+        checks: OnceCell::new(),
         versioned: if keeps_rows {
-            Some(versioned(definition.stored_schema()?))
+            let (name, unique) = (definition.primary_key_name(), definition.constraints.unique_keys());
+            Some(Arc::new(versioned(definition.stored_schema()?).with_keys(name, unique)))
         } else {
             None
         },
-        offsets: definition.offsets.map(|_| versioned(offsets_schema(&definition.name))),
+        offsets: definition
+            .offsets
+            .map(|_| Arc::new(versioned(offsets_schema(&definition.name)))),
         definition,
     })
 }

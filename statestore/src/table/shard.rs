@@ -1,5 +1,6 @@
 //! One shard of a versioned table: slots, versions, index, garbage.
 
+use super::secondary::Secondary;
 use super::{TableSchema, TableStatistics};
 use crate::retention::expired;
 use crate::{Changes, Epoch, Error, KeyIndex, Result, RowStore, RowView};
@@ -22,6 +23,8 @@ pub(super) struct Shard {
     weights: Vec<i64>,
     multiset: bool,
     index: KeyIndex,
+    /// Indexes of further keys, over all versions.
+    secondary: Vec<Secondary>,
     /// Slots by the epoch they ended in, ascending.
     garbage: VecDeque<(u64, u32)>,
     live_rows: i64,
@@ -42,6 +45,7 @@ impl Shard {
             weights: Vec::new(),
             multiset: !schema.unique,
             index: KeyIndex::default(),
+            secondary: Vec::new(),
             garbage: VecDeque::new(),
             live_rows: 0,
             readable_from: Epoch::ZERO,
@@ -49,6 +53,27 @@ impl Shard {
             history_bytes: 0,
             history_from: Epoch::ZERO,
         }
+    }
+
+    /// Gives an empty shard indexes of further keys.
+    pub(super) fn set_secondary(&mut self, secondary: Vec<Secondary>) {
+        self.secondary = secondary;
+    }
+
+    /// The versions that have the values of a further key, newest first.
+    pub(super) fn versions_by(
+        &self,
+        key: usize,
+        hash: u64,
+        view: &RowView<'_>,
+        row: usize,
+    ) -> impl Iterator<Item = u32> {
+        self.secondary[key].versions(&self.rows, hash, view, row)
+    }
+
+    /// Whether the version of a slot is the newest of its row, and not deleted.
+    pub(super) fn is_live(&self, slot: u32) -> bool {
+        self.ended[slot as usize] == LIVE
     }
 
     pub(super) fn rows(&self) -> &RowStore {
@@ -136,6 +161,9 @@ impl Shard {
         if !slots.is_empty() && schema.unique {
             self.rows.write(&slots, changes.rows().columns(), &sources);
         }
+        for index in &mut self.secondary {
+            index.add(&self.rows, changes.rows(), &slots, &sources);
+        }
         Ok(())
     }
 
@@ -203,6 +231,7 @@ impl Shard {
         {
             self.garbage.pop_front();
             self.unlink(slot);
+            self.secondary.iter_mut().for_each(|index| index.remove(slot));
             self.ended[slot as usize] = 0;
             self.rows.release(slot);
         }
@@ -275,7 +304,8 @@ impl Shard {
             + self.previous.capacity() * 4
             + self.weights.capacity() * 8
             + self.garbage.capacity() * 16;
-        let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + self.history_bytes;
+        let secondary: usize = self.secondary.iter().map(Secondary::memory_bytes).sum();
+        let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + secondary + self.history_bytes;
         TableStatistics {
             rows: self.live_rows.max(0) as u64,
             versions,
