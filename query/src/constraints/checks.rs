@@ -74,15 +74,12 @@ impl Checks {
         }
         let state = view.state();
         let plan = view.plan(&state, ast).await.map_err(Error::unplaced)?;
-        crate::lower::check_deterministic(&plan)?;
+        if let Some(call) = crate::lower::changing_call(&plan)? {
+            return Err(unsupported(format!("CHECK with {call}")));
+        }
         let options = state.config_options();
         let analyzed = state.analyzer().execute_and_check(plan, options, |_, _| {});
         compile(&analyzed.map_err(from_datafusion)?, definitions)
-    }
-
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Refuses rows for which a condition is false.
