@@ -166,7 +166,7 @@ def test_constraints_survive_a_restart(fresh, gently):
 
 @pytest.mark.parametrize("kind, values", [
     ("TEXT", ["'a'", "'A'", "''"]), ("BYTEA", [r"'\x00'", r"'\x0000'"]), ("NUMERIC(38,9)", ["1", "1.000000001"]),
-    ("TIMESTAMPTZ", ["'2024-01-01 00:00+00'", "'2024-01-01 00:00+01'"]), ("DOUBLE PRECISION", ["0.1", "'NaN'", "'-Infinity'"]),
+    ("TIMESTAMPTZ", ["'2024-01-01 00:00:00+00'", "'2024-01-01 00:00:00+01'"]), ("DOUBLE PRECISION", ["0.1", "'NaN'", "'-Infinity'"]),
     ("BOOLEAN", ["true", "false"]), ("DATE", ["'2024-02-29'", "'2024-03-01'"]), ("SMALLINT", ["-1", "1"]),
 ])
 def test_values_of_every_type_can_be_unique(db, name, kind, values):
@@ -228,7 +228,7 @@ def test_conditions_of_many_kinds(db, name, check, ok, bad):
     ("a INT CHECK (b > 0)", "42703"), ("a INT CHECK (a + 1)", "42804"), ("a INT CHECK (a > (SELECT 1))", "0A000"),
     ("a INT CHECK (sum(a) > 1)", "42803"), ("a TIMESTAMPTZ CHECK (a > now())", "0A000"), ("a INT, UNIQUE (b)", "42703"),
     ("a INT PRIMARY KEY, b INT PRIMARY KEY", "42P16"), ("a INT UNIQUE DEFERRABLE INITIALLY DEFERRED", "0A000"),
-    ("a INT UNIQUE NULLS NOT DISTINCT", "0A000"), ("a INT, CONSTRAINT c CHECK (a > 0), CONSTRAINT c CHECK (a > 1)", "42710"),
+    ("a INT, UNIQUE NULLS NOT DISTINCT (a)", "0A000"), ("a INT, CONSTRAINT c CHECK (a > 0), CONSTRAINT c CHECK (a > 1)", "42710"),
     ("a INT REFERENCES x (y)", "0A000"), ("a INT, EXCLUDE (a WITH =)", None), ("a INT, UNIQUE (a, a)", "42701"),
 ])
 def test_constraints_that_cannot_be_are_refused(db, name, items, sqlstate):
@@ -452,7 +452,8 @@ def test_asyncpg_prepares_what_returns_rows(server, db, name):
     db.execute(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, n INT)")
 
     async def talk():
-        connection = await asyncpg.connect(server.dsn)
+        host, port = server.doors["pg"]
+        connection = await asyncpg.connect(host=host, port=port, user="cenote", database="cenote", timeout=10)
         try:
             sql = f"INSERT INTO {name} VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = {name}.n + $3 RETURNING id, n"
             statement = await connection.prepare(sql)

@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused_as_in_postgresql() {
     );
     assert_eq!(state("a INT, CONSTRAINT t UNIQUE (a)"), "42P07");
     assert_eq!(state("a INT UNIQUE DEFERRABLE"), "0A000");
-    assert_eq!(state("a INT UNIQUE NULLS NOT DISTINCT"), "0A000");
+    assert_eq!(state("a INT, UNIQUE NULLS NOT DISTINCT (a)"), "0A000");
 }
 
 #[test]
