@@ -59,6 +59,10 @@ pub enum DdlRecord {
     CreateView(ViewDefinition),
     /// Objects dropped, by collection.
     Drop(Vec<CollectionId>),
+    /// An index of a table or a view.
+    CreateIndex(IndexDefinition),
+    /// Indexes dropped, by their names.
+    DropIndexes(Vec<String>),
     /// A plain view that takes the place of another.
     ReplaceView {
         /// The view that goes.
@@ -90,6 +94,30 @@ pub struct TableDefinition {
     pub is_source: bool,
     /// Collection of its offsets, if it has a connector.
     pub offsets: Option<CollectionId>,
+}
+
+/// An index as declared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IndexDefinition {
+    /// A number of its own, as collections have.
+    pub id: CollectionId,
+    /// Its name.
+    pub name: String,
+    /// The table or view that it is of.
+    pub on: CollectionId,
+    /// Names of its columns.
+    pub columns: Vec<String>,
+}
+
+/// An index with its place.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// How it was declared.
+    pub definition: IndexDefinition,
+    /// What it is of.
+    pub table: Arc<VersionedTable>,
+    /// Its position among the table's indexes.
+    pub position: usize,
 }
 
 /// A view as declared.
@@ -210,6 +238,15 @@ impl Object {
         }
     }
 
+    /// Contents, with their versions, of what keeps any.
+    pub(crate) fn versioned(&self) -> Option<&Arc<VersionedTable>> {
+        match self {
+            Object::Table(table) => table.versioned.as_ref(),
+            Object::View(_) => None,
+            Object::MaterializedView(view) => Some(&view.versioned),
+        }
+    }
+
     /// Columns that users see.
     pub fn columns(&self) -> &SchemaRef {
         match self {
@@ -233,6 +270,7 @@ impl Object {
 #[derive(Clone, Debug)]
 pub struct Catalog {
     objects: BTreeMap<String, Object>,
+    indexes: BTreeMap<String, Arc<Index>>,
     next: u64,
 }
 
@@ -240,6 +278,7 @@ impl Default for Catalog {
     fn default() -> Catalog {
         Catalog {
             objects: BTreeMap::new(),
+            indexes: BTreeMap::new(),
             next: FIRST_COLLECTION,
         }
     }
@@ -308,11 +347,33 @@ impl Catalog {
     /// Removes objects by collection.
     pub fn remove(&mut self, ids: &[CollectionId]) {
         self.objects.retain(|_, object| !ids.contains(&object.id()));
+        self.indexes.retain(|_, index| !ids.contains(&index.definition.on));
+    }
+
+    /// The index of that name, if a user made it.
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.get(name)
+    }
+
+    /// The indexes that users made of an object.
+    pub fn indexes_of(&self, id: CollectionId) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.values().filter(move |index| index.definition.on == id)
+    }
+
+    /// Adds an index.
+    pub(crate) fn insert_index(&mut self, index: Index) {
+        self.reserve(index.definition.id);
+        self.indexes.insert(index.definition.name.clone(), Arc::new(index));
+    }
+
+    /// Removes an index.
+    pub(crate) fn remove_index(&mut self, name: &str) -> Option<Arc<Index>> {
+        self.indexes.remove(name)
     }
 
     /// Names of all relations: objects, and the indexes of keys.
     pub(crate) fn relation_names(&self) -> BTreeSet<String> {
-        let mut names: BTreeSet<String> = self.objects.keys().cloned().collect();
+        let mut names: BTreeSet<String> = self.objects.keys().chain(self.indexes.keys()).cloned().collect();
         for object in self.objects.values() {
             if let Object::Table(table) = object {
                 names.extend(table.definition.primary_key_name());

@@ -1,9 +1,11 @@
 //! CREATE and DROP: from a parsed statement to a logged definition and a running object. Tables and sources are here.
 
 mod drop;
+mod indexes;
 mod views;
 
 pub(crate) use drop::dropped_kind;
+pub(crate) use indexes::build;
 
 use crate::catalog::{ColumnDefinition, DdlRecord, Object, Table, TableDefinition};
 use crate::constraints::Declared;

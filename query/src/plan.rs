@@ -257,6 +257,7 @@ impl ReadView {
         let schema = table.schema();
         let key = schema.key.iter().all(|key| *key < columns.fields().len()) && schema.unique;
         CollectionTable {
+            indexes: if self.plans_only { Vec::new() } else { table.indexes() },
             id,
             key: if key { schema.key.clone() } else { Vec::new() },
             columns,
@@ -299,6 +300,7 @@ impl ReadView {
             }
             Object::Table(table) => match &table.versioned {
                 None => CollectionTable {
+                    indexes: Vec::new(),
                     id: table.definition.id,
                     columns: table.columns.clone(),
                     contents: None,
@@ -369,6 +371,7 @@ impl ReadView {
 /// A table of rows that are there already.
 fn fixed_table(columns: SchemaRef, rows: Vec<RecordBatch>) -> Arc<dyn TableProvider> {
     Arc::new(CollectionTable {
+        indexes: Vec::new(),
         id: CollectionId(u64::MAX),
         columns,
         contents: Some(Contents::Rows(Arc::new(rows))),

@@ -21,11 +21,13 @@
 //! "Multiversion Concurrency Control", TODS 1983.
 
 mod follow;
+mod indexes;
 mod scan;
 mod secondary;
 mod shard;
 
 pub use follow::Follower;
+pub use indexes::UniqueKey;
 pub use scan::Scan;
 
 use crate::retention::expired;
@@ -34,8 +36,8 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use follow::Followers;
+use indexes::Indexes;
 use parking_lot::RwLock;
-use secondary::Secondary;
 use shard::Shard;
 use std::sync::Arc;
 
@@ -86,17 +88,6 @@ pub struct Lookup {
     pub key_of_row: Vec<usize>,
 }
 
-/// A further key of a table's rows: no two of them share the values of its columns, unless one of these is NULL.
-///
-/// That it holds is for whoever writes to see to; the table keeps the index that tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UniqueKey {
-    /// Name of the constraint.
-    pub name: String,
-    /// Indices of its columns.
-    pub columns: Vec<usize>,
-}
-
 /// A keyed, typed table with the recent past of every row.
 #[derive(Debug)]
 pub struct VersionedTable {
@@ -108,6 +99,7 @@ pub struct VersionedTable {
     history_bytes_max: usize,
     key_name: Option<String>,
     unique_keys: Vec<UniqueKey>,
+    indexes: Indexes,
 }
 
 impl VersionedTable {
@@ -134,33 +126,8 @@ impl VersionedTable {
             history_bytes_max,
             key_name: None,
             unique_keys: Vec::new(),
+            indexes: Indexes::default(),
         }
-    }
-
-    /// The same table, still empty, with further keys.
-    ///
-    /// # Arguments
-    /// - `key_name`: name of the primary key; `None`: the table's name and `_pkey`.
-    pub fn with_keys(mut self, key_name: Option<String>, unique_keys: Vec<UniqueKey>) -> VersionedTable {
-        for shard in &mut self.shards {
-            let indexes = unique_keys.iter().map(|key| Secondary::new(key.columns.clone()));
-            shard.get_mut().set_secondary(indexes.collect());
-        }
-        self.key_name = key_name;
-        self.unique_keys = unique_keys;
-        self
-    }
-
-    /// Name of the primary key's constraint.
-    pub fn key_name(&self) -> String {
-        self.key_name
-            .clone()
-            .unwrap_or_else(|| format!("{}_pkey", self.schema.name))
-    }
-
-    /// The keys beside the primary key.
-    pub fn unique_keys(&self) -> &[UniqueKey] {
-        &self.unique_keys
     }
 
     /// Columns and identity.
@@ -280,57 +247,6 @@ impl VersionedTable {
             rows: shard.rows().gather_rows(&slots),
             key_of_row,
         }
-    }
-
-    /// The rows that have given values of a unique key at one epoch.
-    ///
-    /// # Arguments
-    /// - `key`: position among [`VersionedTable::unique_keys`].
-    /// - `values`: the key's columns, one row per value looked for; a row with a NULL finds nothing.
-    ///
-    /// # Cost
-    /// One hash probe per row and shard.
-    ///
-    /// # Errors
-    /// `Expired`: the table no longer holds that epoch.
-    pub fn lookup_unique(&self, key: usize, values: &[ArrayRef], pin: &Pin) -> Result<Lookup> {
-        let is_seen = |shard: &Shard, slot| shard.visible(slot, pin.epoch());
-        self.find_unique(key, values, |shard| shard.check(pin.epoch()), is_seen)
-    }
-
-    /// As [`VersionedTable::lookup_unique`], of the rows that are live now: for the writer of the table.
-    pub fn newest_unique(&self, key: usize, values: &[ArrayRef]) -> Result<Lookup> {
-        self.find_unique(key, values, |_| Ok(()), Shard::is_live)
-    }
-
-    fn find_unique(
-        &self,
-        key: usize,
-        values: &[ArrayRef],
-        check: impl Fn(&Shard) -> Result<()>,
-        is_wanted: impl Fn(&Shard, u32) -> bool,
-    ) -> Result<Lookup> {
-        let count = values.first().map_or(0, |value| value.len());
-        let hashes = hash_rows(values, count);
-        let view = RowStore::view(self.unique_keys[key].columns.iter().copied(), values);
-        let (mut parts, mut key_of_row) = (Vec::new(), Vec::new());
-        for shard in &self.shards {
-            let shard = shard.read();
-            check(&shard)?;
-            let mut slots = Vec::new();
-            for (row, hash) in hashes.iter().enumerate() {
-                let mut versions = shard.versions_by(key, *hash, &view, row);
-                if let Some(slot) = versions.find(|slot| is_wanted(&shard, *slot)) {
-                    slots.push(slot);
-                    key_of_row.push(row);
-                }
-            }
-            if !slots.is_empty() {
-                parts.push(shard.rows().gather_rows(&slots));
-            }
-        }
-        let rows = concat_batches(&self.schema.columns, &parts)?;
-        Ok(Lookup { rows, key_of_row })
     }
 
     /// The net changes of each epoch in `(after, through]`, ascending, of all shards.

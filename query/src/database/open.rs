@@ -2,8 +2,8 @@
 
 use super::{Database, DatabaseConfig};
 use crate::catalog::{
-    Catalog, DdlRecord, ERRORS, Object, PlainView, Table, TableDefinition, ViewDefinition, errors_schema,
-    offsets_schema,
+    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
+    errors_schema, offsets_schema,
 };
 use crate::source::{Replays, Sources};
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
@@ -20,6 +20,7 @@ pub(crate) const HISTORY_BYTES: usize = 64 << 20;
 struct Definitions {
     tables: BTreeMap<u64, Arc<Table>>,
     views: BTreeMap<u64, ViewDefinition>,
+    indexes: BTreeMap<String, IndexDefinition>,
     last: u64,
 }
 
@@ -87,6 +88,13 @@ impl Database {
             catalog.insert(object);
             self.set_catalog(catalog);
         }
+        let mut catalog = (*self.catalog()).clone();
+        for definition in definitions.indexes.into_values() {
+            if let Some(object) = catalog.by_id(definition.on).cloned() {
+                catalog.insert_index(crate::ddl::build(definition, &object)?);
+            }
+        }
+        self.set_catalog(catalog);
         for table in definitions.tables.into_values() {
             self.start_source_of(&table).await?;
         }
@@ -144,12 +152,18 @@ impl Definitions {
                 self.note(definition.id.0);
                 self.views.insert(definition.id.0, definition);
             }
+            DdlRecord::CreateIndex(definition) => {
+                self.note(definition.id.0);
+                self.indexes.insert(definition.name.clone(), definition);
+            }
+            DdlRecord::DropIndexes(names) => self.indexes.retain(|name, _| !names.contains(name)),
             DdlRecord::ReplaceView { old, new } => {
                 self.views.remove(&old.0);
                 self.note(new.id.0);
                 self.views.insert(new.id.0, new);
             }
             DdlRecord::Drop(ids) => {
+                self.indexes.retain(|_, index| !ids.contains(&index.on));
                 for id in ids {
                     self.tables.remove(&id.0);
                     self.views.remove(&id.0);

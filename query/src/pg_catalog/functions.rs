@@ -1,7 +1,7 @@
 //! Functions of `pg_catalog` about the catalog and the session.
 
 use super::oids::Oid;
-use super::relations::{Key, Kind, Relation, SystemCatalog};
+use super::relations::{Key, Relation, SystemCatalog};
 use crate::pgtype::PgType;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StringArray, new_null_array};
 use arrow::compute::cast;
@@ -396,7 +396,7 @@ fn key_of(relations: &SystemCatalog, oid: Option<i64>) -> Option<(&Relation, &Ke
     let oid = Oid::try_from(oid?).ok()?;
     relations
         .keys()
-        .find(|(_, key)| key.index == oid || key.constraint == oid)
+        .find(|(_, key)| key.index == oid || key.constraint == Some(oid))
 }
 
 /// The columns of a key as SQL text.
@@ -425,9 +425,12 @@ fn constraint_definition(relations: &SystemCatalog, arguments: &[ArrayRef], _: u
 fn index_definition(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let definition = |oid| {
         let (relation, key) = key_of(relations, oid)?;
-        debug_assert_eq!(relation.kind, Kind::Table);
+        let (unique, method) = match key.constraint {
+            Some(_) => ("UNIQUE ", "btree"),
+            None => ("", "hash"),
+        };
         Some(format!(
-            "CREATE UNIQUE INDEX {} ON {} USING btree ({})",
+            "CREATE {unique}INDEX {} ON {} USING {method} ({})",
             super::names::quoted(&key.name),
             super::names::qualified(relation, true),
             key_columns(relation, key)

@@ -1,7 +1,7 @@
 //! All relations as the system catalog shows them, put together once for a statement that asks.
 
 use super::oids::{self, Oid, Part};
-use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition};
+use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Index, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition};
 use crate::pgtype::{ColumnType, oid};
 use crate::plan::ReadView;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -63,12 +63,12 @@ pub(super) struct Column {
     pub(super) default: Option<String>,
 }
 
-/// A key: a constraint, and the index that keeps it.
+/// A key: the index that keeps it, and its constraint, if it is one.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,
     pub(super) index: Oid,
-    pub(super) constraint: Oid,
+    pub(super) constraint: Option<Oid>,
     /// Positions of its columns.
     pub(super) columns: Vec<usize>,
     /// Whether it is the primary key.
@@ -117,7 +117,10 @@ impl SystemCatalog {
         let mut all = SYSTEM.clone();
         all.extend(system_tables(view).await?.iter().cloned());
         for object in view.catalog.objects() {
-            all.push(of_object(object));
+            let mut relation = of_object(object);
+            let indexes = view.catalog.indexes_of(object.id());
+            relation.keys.extend(indexes.map(|index| of_index(index, object)));
+            all.push(relation);
             if let Object::Table(table) = object {
                 all.extend(of_offsets(table));
             }
@@ -287,11 +290,23 @@ fn of_table(table: &Table, relation: &mut Relation) {
         .collect();
 }
 
+fn of_index(index: &Index, object: &Object) -> Key {
+    let names = index.definition.columns.iter();
+    let columns = names.filter_map(|name| object.columns().index_of(name).ok());
+    Key {
+        name: index.definition.name.clone(),
+        index: oids::of(index.definition.id, Part::Relation),
+        constraint: None,
+        columns: columns.collect(),
+        is_primary: false,
+    }
+}
+
 fn keys_of(definition: &TableDefinition) -> Vec<Key> {
     let primary = definition.primary_key_name().map(|name| Key {
         name,
         index: oids::of(definition.id, Part::KeyIndex),
-        constraint: oids::of(definition.id, Part::KeyConstraint),
+        constraint: Some(oids::of(definition.id, Part::KeyConstraint)),
         columns: definition.primary_key.clone(),
         is_primary: true,
     });
@@ -299,7 +314,7 @@ fn keys_of(definition: &TableDefinition) -> Vec<Key> {
     let unique = unique.map(|(position, key)| Key {
         name: key.name.clone(),
         index: oids::of(definition.id, Part::UniqueIndex(position)),
-        constraint: oids::of(definition.id, Part::UniqueConstraint(position)),
+        constraint: Some(oids::of(definition.id, Part::UniqueConstraint(position))),
         columns: key.columns.clone(),
         is_primary: false,
     });

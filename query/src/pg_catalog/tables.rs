@@ -209,11 +209,13 @@ struct Constraint<'a> {
 }
 
 fn constraints(relations: &SystemCatalog) -> Rows {
-    let keys = relations.keys().map(|(relation, key)| Constraint {
-        oid: key.constraint,
-        name: &key.name,
-        relation,
-        key: Some(key),
+    let keys = relations.keys().filter_map(|(relation, key)| {
+        Some(Constraint {
+            oid: key.constraint?,
+            name: &key.name,
+            relation,
+            key: Some(key),
+        })
     });
     let checks = relations.checks().map(|(relation, check)| Constraint {
         oid: check.constraint,
@@ -265,7 +267,7 @@ fn indexes(relations: &SystemCatalog) -> Rows {
         .oid("indrelid", |(relation, _)| relation.oid)
         .small("indnatts", |(_, key)| key.columns.len() as i16)
         .small("indnkeyatts", |(_, key)| key.columns.len() as i16)
-        .boolean("indisunique", |_| true)
+        .boolean("indisunique", |(_, key)| key.constraint.is_some())
         .boolean("indnullsnotdistinct", |_| false)
         .boolean("indisprimary", |(_, key)| key.is_primary)
         .boolean("indisexclusion", |_| false)

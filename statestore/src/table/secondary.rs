@@ -1,6 +1,6 @@
-//! The index of a further key of a shard's rows: from the values of some columns to every version that has them.
+//! A further index of a shard's rows: from the values of some columns to every version that has them.
 //!
-//! Versions of the same values hang in one chain, newest first; the hash index knows the chain's head. Adding and
+//! Versions of the same values hang in one chain; the hash index knows the chain's head. Adding and
 //! removing a version take constant time, however many share its values. Versions with a NULL are in no chain: NULL
 //! equals nothing.
 //!
@@ -43,16 +43,28 @@ impl Secondary {
         let (first, count) = (*first as usize, (last - first) as usize + 1);
         let columns = self.columns.iter().map(|column| batch.column(*column));
         let values: Vec<ArrayRef> = columns.map(|column| column.slice(first, count)).collect();
-        let hashes = hash_rows(&values, count);
-        let view = RowStore::view(self.columns.iter().copied(), &values);
-        if let Some(most) = slots.iter().max()
-            && self.older.len() <= *most as usize
-        {
+        let rows_of = sources.iter().map(|source| *source as usize - first);
+        self.put(rows, &values, slots, rows_of);
+    }
+
+    /// Adds those of the versions in `slots` that are not in the index yet, from what is stored.
+    pub(super) fn add_stored(&mut self, rows: &RowStore, slots: &[u32]) {
+        let is_new = |slot: &u32| self.older.get(*slot as usize).is_none_or(|older| *older == ABSENT);
+        let slots: Vec<u32> = slots.iter().copied().filter(is_new).collect();
+        let values = rows.gather(&self.columns, &slots);
+        self.put(rows, &values, &slots, 0..slots.len());
+    }
+
+    /// Puts versions into the chains of their values: row `sources[i]` of `values` is of `slots[i]`.
+    fn put(&mut self, rows: &RowStore, values: &[ArrayRef], slots: &[u32], sources: impl Iterator<Item = usize>) {
+        let Some(most) = slots.iter().max() else { return };
+        if self.older.len() <= *most as usize {
             self.older.resize(*most as usize + 1, ABSENT);
             self.newer.resize(*most as usize + 1, ABSENT);
         }
-        for (slot, source) in slots.iter().zip(sources) {
-            let row = *source as usize - first;
+        let hashes = hash_rows(values, values[0].len());
+        let view = RowStore::view(self.columns.iter().copied(), values);
+        for (slot, row) in slots.iter().zip(sources) {
             if !view.any_null(row) {
                 let head = self.heads.find(hashes[row], |head| rows.equals(head, &view, row));
                 self.put_before(head, hashes[row], *slot);
@@ -92,7 +104,7 @@ impl Secondary {
         self.older[slot as usize] = ABSENT;
     }
 
-    /// The versions that have the view's values of one row, newest first.
+    /// The versions that have the view's values of one row.
     pub(super) fn versions(
         &self,
         rows: &RowStore,

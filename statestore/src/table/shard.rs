@@ -23,8 +23,8 @@ pub(super) struct Shard {
     weights: Vec<i64>,
     multiset: bool,
     index: KeyIndex,
-    /// Indexes of further keys, over all versions.
-    secondary: Vec<Secondary>,
+    /// Further indexes, over all versions; a position whose index was dropped stays empty.
+    secondary: Vec<Option<Secondary>>,
     /// Slots by the epoch they ended in, ascending.
     garbage: VecDeque<(u64, u32)>,
     live_rows: i64,
@@ -55,20 +55,34 @@ impl Shard {
         }
     }
 
-    /// Gives an empty shard indexes of further keys.
-    pub(super) fn set_secondary(&mut self, secondary: Vec<Secondary>) {
-        self.secondary = secondary;
+    /// Adds an index at a position, which has what is written from now on.
+    ///
+    /// # Returns
+    /// The slots whose versions are to be added to it, by [`Shard::fill_secondary`].
+    pub(super) fn add_secondary(&mut self, position: usize, columns: Vec<usize>) -> Range<u32> {
+        self.secondary.resize_with(position + 1, || None);
+        self.secondary[position] = Some(Secondary::new(columns));
+        0..self.created.len() as u32
     }
 
-    /// The versions that have the values of a further key, newest first.
-    pub(super) fn versions_by(
-        &self,
-        key: usize,
-        hash: u64,
-        view: &RowView<'_>,
-        row: usize,
-    ) -> impl Iterator<Item = u32> {
-        self.secondary[key].versions(&self.rows, hash, view, row)
+    /// Adds the versions in some slots to an index, if it is there still.
+    pub(super) fn fill_secondary(&mut self, position: usize, slots: Range<u32>) {
+        let Some(Some(index)) = self.secondary.get_mut(position) else {
+            return;
+        };
+        let slots: Vec<u32> = slots.filter(|slot| self.ended[*slot as usize] != 0).collect();
+        index.add_stored(&self.rows, &slots);
+    }
+
+    pub(super) fn drop_secondary(&mut self, position: usize) {
+        if let Some(index) = self.secondary.get_mut(position) {
+            *index = None;
+        }
+    }
+
+    /// A further index; `None`: it was dropped.
+    pub(super) fn secondary(&self, position: usize) -> Option<&Secondary> {
+        self.secondary.get(position)?.as_ref()
     }
 
     /// Whether the version of a slot is the newest of its row, and not deleted.
@@ -161,7 +175,7 @@ impl Shard {
         if !slots.is_empty() && schema.unique {
             self.rows.write(&slots, changes.rows().columns(), &sources);
         }
-        for index in &mut self.secondary {
+        for index in self.secondary.iter_mut().flatten() {
             index.add(&self.rows, changes.rows(), &slots, &sources);
         }
         Ok(())
@@ -231,7 +245,8 @@ impl Shard {
         {
             self.garbage.pop_front();
             self.unlink(slot);
-            self.secondary.iter_mut().for_each(|index| index.remove(slot));
+            let indexes = self.secondary.iter_mut().flatten();
+            indexes.for_each(|index| index.remove(slot));
             self.ended[slot as usize] = 0;
             self.rows.release(slot);
         }
@@ -304,7 +319,7 @@ impl Shard {
             + self.previous.capacity() * 4
             + self.weights.capacity() * 8
             + self.garbage.capacity() * 16;
-        let secondary: usize = self.secondary.iter().map(Secondary::memory_bytes).sum();
+        let secondary: usize = self.secondary.iter().flatten().map(Secondary::memory_bytes).sum();
         let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + secondary + self.history_bytes;
         TableStatistics {
             rows: self.live_rows.max(0) as u64,

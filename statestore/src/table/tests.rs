@@ -264,3 +264,43 @@ fn a_unique_key_finds_the_version_of_each_epoch() {
     assert_eq!(keys_at(4), shown(&[(0, "d"), (1, "c")]));
     assert_eq!(table.newest_unique(0, &values).unwrap().key_of_row, [0, 1]);
 }
+
+#[test]
+fn an_index_made_late_has_every_version_and_each_row_as_often_as_it_counts() {
+    let (table, retention) = table(false, 2);
+    let apply = |shard, epoch, rows: &[(&str, i64, i64)]| {
+        table.apply(shard, Epoch(epoch), &batch(&table, rows)).unwrap();
+    };
+    apply(0, 1, &[("a", 1, 2), ("b", 2, 1)]);
+    apply(1, 1, &[("c", 1, 1)]);
+    apply(0, 2, &[("a", 1, -1), ("d", 1, 1)]);
+    let index = table.create_index(vec![1]);
+    apply(1, 3, &[("c", 1, -1), ("e", 1, 1)]);
+    let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![Some(1), None]))];
+    let keys_at = |epoch| {
+        let pin = retention.pin(Epoch(epoch)).unwrap();
+        let found = table.lookup_index(index, &values, &pin).unwrap().unwrap();
+        let mut keys: Vec<String> = found
+            .rows
+            .column(0)
+            .as_string::<i32>()
+            .iter()
+            .flatten()
+            .map(String::from)
+            .collect();
+        keys.sort();
+        keys.join("")
+    };
+    assert_eq!(
+        (keys_at(1), keys_at(2), keys_at(3)),
+        ("aac".into(), "acd".into(), "ade".into())
+    );
+    table.drop_index(index);
+    assert!(
+        table
+            .lookup_index(index, &values, &retention.pin(Epoch(3)).unwrap())
+            .unwrap()
+            .is_none()
+    );
+    assert!(table.indexes().is_empty());
+}
