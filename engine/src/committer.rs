@@ -2,7 +2,7 @@
 //!
 //! # Rules kept here
 //! 1. Epochs are dense. Every commit, DDL included, is one epoch; commits that are queued together share one fsync.
-//! 2. A commit is checked against the newest contents: a key that is there already, or a row that another commit
+//! 2. A commit is checked against the newest contents: a key that is there already (the primary one or another), or a row that another commit
 //!    changed since it was read, refuses the whole commit before anything is changed.
 //! 3. A commit is on disk before any worker, and so any reader, sees it.
 //! 4. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
@@ -10,6 +10,7 @@
 //! # Not here
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
 
+mod keys;
 mod tables;
 
 use crate::plan::{CollectionId, ViewPlan};
@@ -21,6 +22,7 @@ use arrow::array::RecordBatch;
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
+pub use keys::{RowKey, row_keys};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +47,9 @@ const ROWS_PER_DEAL: usize = 16 * 1024;
 pub enum OnConflict {
     /// Refuse the commit, SQLSTATE 23505.
     Refuse,
-    /// Keep the row that is there.
+    /// Refuse the commit, SQLSTATE 40001: whoever sent it had seen no such row, and decides anew.
+    Retry,
+    /// Keep the row that is there; `Retry` where it is another key than the primary one.
     Ignore,
     /// Put the new row in its place.
     Replace,
@@ -492,16 +496,6 @@ impl Commit {
 fn abort(error: &Error) -> ! {
     tracing::error!("{}", error.render());
     std::process::abort();
-}
-
-pub(crate) fn duplicate_key(table: &str, key: &str) -> Error {
-    Error::new(
-        ErrorKind::Conflict,
-        "TABLE-0101",
-        format!("duplicate key value violates unique constraint \"{table}_pkey\""),
-    )
-    .sqlstate("23505")
-    .fact("key", key)
 }
 
 pub(crate) fn changed_since(table: &str) -> Error {

@@ -25,7 +25,9 @@ mod rows;
 mod status;
 mod worker;
 
-pub use committer::{Commit, NewView, OnConflict, ROW_ID, RetentionRule, TableWrite, is_row_numbered, visible_columns};
+pub use committer::{
+    Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, TableWrite, is_row_numbered, row_keys, visible_columns,
+};
 pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
 pub use progress::Progress;
 pub use replay::{ReplayFeed, ReplayInput};

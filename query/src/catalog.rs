@@ -6,6 +6,7 @@
 //! # Not here
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
+use crate::constraints::{Checks, Constraints};
 use crate::parse::Parsed;
 use crate::relations::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// The schema that unqualified names are in.
 pub const PUBLIC: &str = "public";
@@ -57,6 +59,10 @@ pub enum DdlRecord {
     CreateView(ViewDefinition),
     /// Objects dropped, by collection.
     Drop(Vec<CollectionId>),
+    /// An index of a table or a view.
+    CreateIndex(IndexDefinition),
+    /// Indexes dropped, by their names.
+    DropIndexes(Vec<String>),
     /// A plain view that takes the place of another.
     ReplaceView {
         /// The view that goes.
@@ -79,12 +85,39 @@ pub struct TableDefinition {
     pub columns: Vec<ColumnDefinition>,
     /// Indices of the primary key's columns.
     pub primary_key: Vec<usize>,
+    /// Its other constraints.
+    #[serde(default, skip_serializing_if = "Constraints::is_empty")]
+    pub constraints: Constraints,
     /// Options of its connector; `None` for tables held here.
     pub connector: Option<Options>,
     /// Whether it is a source: its rows are passed on and not kept.
     pub is_source: bool,
     /// Collection of its offsets, if it has a connector.
     pub offsets: Option<CollectionId>,
+}
+
+/// An index as declared.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IndexDefinition {
+    /// A number of its own, as collections have.
+    pub id: CollectionId,
+    /// Its name.
+    pub name: String,
+    /// The table or view that it is of.
+    pub on: CollectionId,
+    /// Names of its columns.
+    pub columns: Vec<String>,
+}
+
+/// An index with its place.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// How it was declared.
+    pub definition: IndexDefinition,
+    /// What it is of.
+    pub table: Arc<VersionedTable>,
+    /// Its position among the table's indexes.
+    pub position: usize,
 }
 
 /// A view as declared.
@@ -113,6 +146,8 @@ pub struct Table {
     pub columns: SchemaRef,
     /// The most characters that each column's texts have.
     pub lengths: Vec<Option<u64>>,
+    /// Its CHECK conditions, once a row was checked.
+    pub(crate) checks: OnceCell<Checks>,
     /// Contents; `None` for a source, and for a transient table.
     pub versioned: Option<Arc<VersionedTable>>,
     /// Offsets of its connector.
@@ -203,6 +238,15 @@ impl Object {
         }
     }
 
+    /// Contents, with their versions, of what keeps any.
+    pub(crate) fn versioned(&self) -> Option<&Arc<VersionedTable>> {
+        match self {
+            Object::Table(table) => table.versioned.as_ref(),
+            Object::View(_) => None,
+            Object::MaterializedView(view) => Some(&view.versioned),
+        }
+    }
+
     /// Columns that users see.
     pub fn columns(&self) -> &SchemaRef {
         match self {
@@ -226,6 +270,7 @@ impl Object {
 #[derive(Clone, Debug)]
 pub struct Catalog {
     objects: BTreeMap<String, Object>,
+    indexes: BTreeMap<String, Arc<Index>>,
     next: u64,
 }
 
@@ -233,6 +278,7 @@ impl Default for Catalog {
     fn default() -> Catalog {
         Catalog {
             objects: BTreeMap::new(),
+            indexes: BTreeMap::new(),
             next: FIRST_COLLECTION,
         }
     }
@@ -301,6 +347,40 @@ impl Catalog {
     /// Removes objects by collection.
     pub fn remove(&mut self, ids: &[CollectionId]) {
         self.objects.retain(|_, object| !ids.contains(&object.id()));
+        self.indexes.retain(|_, index| !ids.contains(&index.definition.on));
+    }
+
+    /// The index of that name, if a user made it.
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.get(name)
+    }
+
+    /// The indexes that users made of an object.
+    pub fn indexes_of(&self, id: CollectionId) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.values().filter(move |index| index.definition.on == id)
+    }
+
+    /// Adds an index.
+    pub(crate) fn insert_index(&mut self, index: Index) {
+        self.reserve(index.definition.id);
+        self.indexes.insert(index.definition.name.clone(), Arc::new(index));
+    }
+
+    /// Removes an index.
+    pub(crate) fn remove_index(&mut self, name: &str) -> Option<Arc<Index>> {
+        self.indexes.remove(name)
+    }
+
+    /// Names of all relations: objects, and the indexes of keys.
+    pub(crate) fn relation_names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.objects.keys().chain(self.indexes.keys()).cloned().collect();
+        for object in self.objects.values() {
+            if let Object::Table(table) = object {
+                names.extend(table.definition.primary_key_name());
+                names.extend(table.definition.constraints.unique.iter().map(|key| key.name.clone()));
+            }
+        }
+        names
     }
 
     /// Refuses a name that is taken.
@@ -375,6 +455,13 @@ impl Catalog {
 }
 
 impl TableDefinition {
+    /// Name of the primary key's constraint; `None`: there is no primary key.
+    pub fn primary_key_name(&self) -> Option<String> {
+        let named = self.constraints.primary_key_name.clone();
+        let is_there = !self.primary_key.is_empty();
+        is_there.then(|| named.unwrap_or_else(|| format!("{}_pkey", self.name)))
+    }
+
     /// Columns as users see them.
     pub fn visible_columns(&self) -> Result<SchemaRef> {
         let fields = self.columns.iter().map(|column| {

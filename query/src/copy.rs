@@ -8,7 +8,7 @@ mod format;
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::ddl::writable_table;
-use crate::dml::{assign, check_columns};
+use crate::dml::{assign, check_rows};
 use crate::error::unsupported;
 use crate::names::folded;
 use crate::outcome::{CopyIn, Outcome};
@@ -120,7 +120,7 @@ struct Copy {
 
 impl Copy {
     /// Turns rows that were read into columns of the table.
-    fn take_rows(&mut self) -> Result<()> {
+    async fn take_rows(&mut self) -> Result<()> {
         let (first_line, rows, texts) = self.reader.take();
         if rows == 0 {
             return Ok(());
@@ -142,7 +142,7 @@ impl Copy {
             }
         });
         let batch = Changes::batch(nullable(&self.table.columns), complete.collect::<Result<_>>()?, rows)?;
-        check_columns(&self.table, &batch)?;
+        check_rows(&self.database, &self.table, &batch).await?;
         self.batches.push(batch);
         Ok(())
     }
@@ -166,14 +166,14 @@ impl CopyIn for Copy {
     async fn data(&mut self, bytes: &[u8]) -> Result<()> {
         self.reader.feed(bytes)?;
         if self.reader.rows() >= ROWS_PER_BATCH {
-            self.take_rows()?;
+            self.take_rows().await?;
         }
         Ok(())
     }
 
     async fn finish(mut self: Box<Self>) -> Result<u64> {
         self.reader.end()?;
-        self.take_rows()?;
+        self.take_rows().await?;
         let rows = concat_batches(&nullable(&self.table.columns), &self.batches)?;
         let count = rows.num_rows() as u64;
         if let Some(copied) = self.copied {

@@ -161,6 +161,7 @@ pub struct Database {
     engine: Engine,
     catalog: watch::Sender<Arc<Catalog>>,
     /// Held while the catalog is being changed, so that changes follow each other.
+    losing: tokio::sync::Mutex<()>,
     changing: Arc<tokio::sync::Mutex<()>>,
     planner: SessionState,
     errors: Arc<VersionedTable>,
@@ -300,6 +301,11 @@ impl Database {
         }
         self.wait_for_newest().await?;
         Ok(true)
+    }
+
+    /// Waits for the turn among statements that keep losing their rows to others.
+    pub(crate) async fn take_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.losing.lock().await
     }
 
     /// Waits until everything that is committed now is visible.

@@ -1,11 +1,14 @@
 //! CREATE and DROP: from a parsed statement to a logged definition and a running object. Tables and sources are here.
 
 mod drop;
+mod indexes;
 mod views;
 
 pub(crate) use drop::dropped_kind;
+pub(crate) use indexes::build;
 
 use crate::catalog::{ColumnDefinition, DdlRecord, Object, Table, TableDefinition};
+use crate::constraints::Declared;
 use crate::database::Database;
 use crate::error::{from_datafusion, unsupported};
 use crate::names::{folded, public_name};
@@ -14,8 +17,8 @@ use cenote_engine::plan::CollectionId;
 use cenote_engine::port::Options;
 use cenote_statestore::{Error, ErrorKind, Result, VersionedTable};
 use datafusion::sql::sqlparser::ast::{
-    ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement as Ast,
-    TableConstraint, Value,
+    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement as Ast,
+    Value,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,10 +47,10 @@ impl Database {
         is_source: bool,
     ) -> Result<bool> {
         let mut catalog = (*self.catalog()).clone();
-        let definition = table_definition(create, text, is_source, &mut catalog)?;
-        if create.if_not_exists && catalog.get(&definition.name).is_some() {
+        if create.if_not_exists && catalog.get(&object_name(&create.name)?).is_some() {
             return Ok(false);
         }
+        let definition = table_definition(create, text, is_source, &mut catalog)?;
         catalog.check_free(&definition.name)?;
         self.check_defaults(&definition)?;
         let transient = self.config().transient_tables;
@@ -56,6 +59,7 @@ impl Database {
             self.engine().retention(),
             transient,
         )?);
+        table.checks(self).await?;
         if table.definition.connector.is_some() {
             // Options and columns are checked before anything is made.
             self.source_of(&table, Default::default(), None)?;
@@ -109,52 +113,28 @@ fn table_definition(
 ) -> Result<TableDefinition> {
     refuse_table_clauses(create)?;
     let name = object_name(&create.name)?;
-    let mut primary_key: Vec<String> = Vec::new();
+    let mut declared = Declared::default();
     let mut columns = Vec::new();
     let mut names = HashSet::new();
     for column in &create.columns {
-        let column_name = folded(&column.name);
-        if !names.insert(column_name.clone()) {
-            return Err(duplicate_column(&column_name));
-        }
-        let mut definition = ColumnDefinition {
-            name: column_name.clone(),
-            sql_type: column.data_type.to_string(),
-            not_null: false,
-            default: None,
-        };
-        crate::types::column_type(&column.data_type)?;
-        for option in &column.options {
-            match &option.option {
-                ColumnOption::Null => {}
-                ColumnOption::NotNull => definition.not_null = true,
-                ColumnOption::Default(expr) => definition.default = Some(expr.to_string()),
-                ColumnOption::PrimaryKey(_) => primary_key.push(column_name.clone()),
-                other => return Err(unsupported(format!("column option {other}"))),
-            }
+        let definition = column_definition(&name, column, &mut declared)?;
+        if !names.insert(definition.name.clone()) {
+            return Err(duplicate_column(&definition.name));
         }
         columns.push(definition);
     }
     for constraint in &create.constraints {
-        match constraint {
-            TableConstraint::PrimaryKey(key) if primary_key.is_empty() => {
-                for column in &key.columns {
-                    match &column.column.expr {
-                        Expr::Identifier(ident) => primary_key.push(folded(ident)),
-                        other => return Err(unsupported(format!("a primary key over {other}"))),
-                    }
-                }
-            }
-            other => return Err(unsupported(format!("constraint {other}"))),
-        }
+        declared.take_constraint(&name, constraint)?;
     }
-    let key = key_positions(&primary_key, &mut columns)?;
+    let key = key_positions(declared.primary_key(), &mut columns)?;
     let options = options_of(&create.table_options)?;
     let connector = (!options.is_empty()).then_some(options);
     check_connector(&name, is_source, &connector)?;
     if connector.is_some() {
         crate::lengths::refuse_unchecked(&columns)?;
+        declared.refuse_unchecked()?;
     }
+    let constraints = declared.finish(&name, &columns, catalog)?;
     if columns.is_empty() {
         return Err(unsupported("a table without columns"));
     }
@@ -165,10 +145,31 @@ fn table_definition(
         sql: text.to_string(),
         columns,
         primary_key: key,
+        constraints,
         connector,
         is_source,
         offsets,
     })
+}
+
+fn column_definition(table: &str, column: &ColumnDef, declared: &mut Declared) -> Result<ColumnDefinition> {
+    crate::types::column_type(&column.data_type)?;
+    let mut definition = ColumnDefinition {
+        name: folded(&column.name),
+        sql_type: column.data_type.to_string(),
+        not_null: false,
+        default: None,
+    };
+    for (at, option) in column.options.iter().enumerate() {
+        match &option.option {
+            ColumnOption::Null => {}
+            ColumnOption::NotNull => definition.not_null = true,
+            ColumnOption::Default(expr) => definition.default = Some(expr.to_string()),
+            _ if declared.take_option(table, column, at)? => {}
+            other => return Err(unsupported(format!("column option {other}"))),
+        }
+    }
+    Ok(definition)
 }
 
 fn refuse_table_clauses(create: &CreateTable) -> Result<()> {

@@ -10,6 +10,7 @@
 mod arithmetic;
 mod casts;
 mod catalog;
+mod constraints;
 mod copy;
 mod database;
 mod ddl;

@@ -468,14 +468,19 @@ fn renumber(node: &mut Node, moved: &[NodeId]) {
 
 /// Refuses functions whose value changes with time or call, before the optimiser computes them once and for all.
 pub(crate) fn check_deterministic(plan: &LogicalPlan) -> Result<()> {
+    changing_call(plan)?.map_or(Ok(()), |what| Err(not_supported(what)))
+}
+
+/// A function in a plan whose value changes with time or call, as messages name it.
+pub(crate) fn changing_call(plan: &LogicalPlan) -> Result<Option<String>> {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     use datafusion::logical_expr::Volatility;
-    let mut refused = None;
+    let mut found = None;
     let outcome = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| match expr {
                 Expr::ScalarFunction(function) if function.func.signature().volatility != Volatility::Immutable => {
-                    refused = Some(format!(
+                    found = Some(format!(
                         "function {}(), whose value changes with time or call",
                         function.name()
                     ));
@@ -486,5 +491,5 @@ pub(crate) fn check_deterministic(plan: &LogicalPlan) -> Result<()> {
         })
     });
     outcome.map_err(crate::error::from_datafusion)?;
-    refused.map_or(Ok(()), |what| Err(not_supported(what)))
+    Ok(found)
 }

@@ -178,6 +178,11 @@ fn item_name(item: &SelectItem) -> Option<String> {
     }
 }
 
+/// A name in quotes, as SQL text.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() {
         ident.value.clone()

@@ -67,6 +67,8 @@ pub(crate) struct ReadView {
     pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
     /// State tables that the statement names, read already.
     pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
+    /// Rows that the statement reads under names of their own.
+    pub(crate) given: Arc<HashMap<String, RecordBatch>>,
     /// The table whose row numbers the statement needs.
     pub(crate) row_ids_of: Option<CollectionId>,
     /// The table that rows are planned for, whose columns take NULL until the rows are checked.
@@ -257,6 +259,7 @@ impl ReadView {
         let schema = table.schema();
         let key = schema.key.iter().all(|key| *key < columns.fields().len()) && schema.unique;
         CollectionTable {
+            indexes: if self.plans_only { Vec::new() } else { table.indexes() },
             id,
             key: if key { schema.key.clone() } else { Vec::new() },
             columns,
@@ -269,7 +272,16 @@ impl ReadView {
         }
     }
 
+    /// The same view in which `name` means these rows.
+    pub(crate) fn with_given(mut self, name: &str, rows: RecordBatch) -> ReadView {
+        Arc::make_mut(&mut self.given).insert(name.to_string(), rows);
+        self
+    }
+
     async fn public_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(rows) = self.given.get(name) {
+            return Ok(Some(fixed_table(rows.schema(), vec![rows.clone()])));
+        }
         let Some(object) = self.catalog.get(name) else {
             return Ok(None);
         };
@@ -290,6 +302,7 @@ impl ReadView {
             }
             Object::Table(table) => match &table.versioned {
                 None => CollectionTable {
+                    indexes: Vec::new(),
                     id: table.definition.id,
                     columns: table.columns.clone(),
                     contents: None,
@@ -360,6 +373,7 @@ impl ReadView {
 /// A table of rows that are there already.
 fn fixed_table(columns: SchemaRef, rows: Vec<RecordBatch>) -> Arc<dyn TableProvider> {
     Arc::new(CollectionTable {
+        indexes: Vec::new(),
         id: CollectionId(u64::MAX),
         columns,
         contents: Some(Contents::Rows(Arc::new(rows))),
@@ -412,6 +426,7 @@ impl Database {
             pin,
             overlays,
             states,
+            given: Arc::default(),
             row_ids_of,
             inserts_into: None,
             plans_only: false,

@@ -38,6 +38,8 @@ pub struct CollectionTable {
     pub defaults: HashMap<String, Expr>,
     /// Key columns, as positions in `columns`, if a key has at most one row.
     pub key: Vec<usize>,
+    /// Indexes that may be asked: position and columns.
+    pub indexes: Vec<(usize, Vec<usize>)>,
 }
 
 /// Where rows come from.
@@ -75,10 +77,11 @@ impl TableProvider for CollectionTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
         // Inexact: a filter may narrow what is read to a key, and is evaluated again above the scan.
+        let lookups = self.lookups();
         Ok(filters
             .iter()
             .map(|filter| match equality(filter) {
-                Some((column, _)) if self.key.iter().any(|key| self.columns.field(*key).name() == column) => {
+                Some((column, _)) if lookups.iter().any(|lookup| self.has_column(&lookup.columns, column)) => {
                     TableProviderFilterPushDown::Inexact
                 }
                 _ => TableProviderFilterPushDown::Unsupported,
@@ -126,7 +129,8 @@ impl TableProvider for CollectionTable {
                 pin,
                 overlay: None,
             }) => match self.key_of(filters)? {
-                Some(key) => vec![Arc::new(KeyRead {
+                Some((index, key)) => vec![Arc::new(KeyRead {
+                    index,
                     schema: schema.clone(),
                     table: table.clone(),
                     pin: pin.clone(),
@@ -158,25 +162,50 @@ impl TableProvider for CollectionTable {
 }
 
 impl CollectionTable {
-    /// Values of the whole key, if the filters fix it.
-    fn key_of(&self, filters: &[Expr]) -> PlanResult<Option<Vec<ArrayRef>>> {
-        if self.key.is_empty() {
+    /// The keys that rows can be looked up by: the primary key, then indexes.
+    fn lookups(&self) -> Vec<Keyed> {
+        let key = Some((None, self.key.clone())).filter(|(_, key)| !key.is_empty());
+        let indexes = self.indexes.iter();
+        let indexes = indexes.map(|(index, columns)| (Some(*index), columns.clone()));
+        let all = key.into_iter().chain(indexes);
+        all.map(|(index, columns)| Keyed { index, columns }).collect()
+    }
+
+    fn has_column(&self, columns: &[usize], name: &str) -> bool {
+        columns.iter().any(|column| self.columns.field(*column).name() == name)
+    }
+
+    /// Values of a whole key that the filters fix, and the index that it is of.
+    fn key_of(&self, filters: &[Expr]) -> PlanResult<Option<(Option<usize>, Vec<ArrayRef>)>> {
+        let fixed: HashMap<&str, &ScalarValue> = filters.iter().filter_map(equality).collect();
+        if fixed.is_empty() {
             return Ok(None);
         }
-        let fixed: HashMap<&str, &ScalarValue> = filters.iter().filter_map(equality).collect();
-        let mut key = Vec::new();
-        for column in &self.key {
-            let field = self.columns.field(*column);
-            match fixed.get(field.name().as_str()) {
-                // Only a value of the very type: a cast could change which rows are equal to it.
-                Some(value) if value.data_type() == *field.data_type() && !value.is_null() => {
-                    key.push(value.to_array()?)
+        for Keyed { index, columns } in self.lookups() {
+            let mut key = Vec::with_capacity(columns.len());
+            for column in &columns {
+                let field = self.columns.field(*column);
+                match fixed.get(field.name().as_str()) {
+                    // Only a value of the very type: a cast could change which rows are equal to it.
+                    Some(value) if value.data_type() == *field.data_type() && !value.is_null() => {
+                        key.push(value.to_array()?)
+                    }
+                    _ => break,
                 }
-                _ => return Ok(None),
+            }
+            if key.len() == columns.len() {
+                return Ok(Some((index, key)));
             }
         }
-        Ok(Some(key))
+        Ok(None)
     }
+}
+
+/// A key that rows can be looked up by.
+struct Keyed {
+    /// Position of the index; `None`: the primary key.
+    index: Option<usize>,
+    columns: Vec<usize>,
 }
 
 /// `column = value`, either way round.
@@ -204,6 +233,8 @@ struct ShardRead {
 }
 
 struct KeyRead {
+    /// Position of the index; `None`: the primary key.
+    index: Option<usize>,
     schema: SchemaRef,
     table: Arc<VersionedTable>,
     pin: Pin,
@@ -266,16 +297,35 @@ impl PartitionStream for ShardRead {
     }
 }
 
+impl KeyRead {
+    fn rows(&self) -> cenote_statestore::Result<RecordBatch> {
+        let Some(index) = self.index else {
+            return Ok(self.table.lookup(&self.key, &self.pin)?.rows);
+        };
+        if let Some(found) = self.table.lookup_index(index, &self.key, &self.pin)? {
+            return Ok(found.rows);
+        }
+        // The index was dropped since: all rows, of which the filter above takes the right ones.
+        let all = (0..self.table.schema().columns.fields().len()).collect();
+        let mut scan = self.table.scan(self.pin.clone(), all, 0..self.table.shards());
+        let mut batches = Vec::new();
+        while let Some(batch) = scan.next_batch(ROWS_PER_BATCH)? {
+            batches.push(batch);
+        }
+        Ok(arrow::compute::concat_batches(&self.table.schema().columns, &batches)?)
+    }
+}
+
 impl PartitionStream for KeyRead {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let found = self.table.lookup(&self.key, &self.pin).map_err(outside);
-        let batch = found.and_then(|found| {
-            Changes::relabel(found.rows.project(&self.projection)?, self.schema.clone()).map_err(outside)
-        });
+        let batch = self
+            .rows()
+            .map_err(outside)
+            .and_then(|rows| Changes::relabel(rows.project(&self.projection)?, self.schema.clone()).map_err(outside));
         Box::pin(RecordBatchStreamAdapter::new(
             self.schema.clone(),
             stream::iter([batch]),

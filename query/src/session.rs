@@ -12,12 +12,13 @@ pub(crate) use commitment::canceled;
 
 use crate::catalog::Object;
 use crate::database::{ChangeStream, Database};
+use crate::dml::Returning;
 use crate::error::{from_datafusion, unsupported};
 use crate::names::shown_name;
 use crate::outcome::{Outcome, Rows};
 use crate::parse::{Parsed, Statement, parse_script};
 use crate::plan::{ReadView, bind};
-use crate::transaction::{Transaction, failed_transaction};
+use crate::transaction::{ConflictRule, Transaction, failed_transaction};
 use arrow::array::RecordBatch;
 use arrow::compute::CastOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -25,9 +26,9 @@ use arrow::util::display::FormatOptions;
 use cenote_statestore::{Epoch, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as Ast, TableObject, Update};
+use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as Ast, Update};
 use futures::StreamExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a prepared statement takes and gives.
@@ -110,27 +111,25 @@ impl Session {
             });
         };
         match ast.as_ref() {
-            Ast::Query(_) | Ast::Insert(_) => {
+            Ast::Query(_) => {
                 let view = self.read_view(*as_of).await?.with_named(ast).await?;
-                let mut ast = ast.as_ref().clone();
-                if let Ast::Insert(insert) = &mut ast {
-                    insert.on = None;
-                    insert.returning = None;
-                    if let TableObject::TableName(name) = &insert.table {
-                        let table = crate::ddl::writable_table(&view.catalog, name)?;
-                        crate::dml::name_columns(&table, insert)?;
-                    }
-                }
                 let state = view.state();
-                let plan = view.plan(&state, &ast).await?;
-                let is_query = matches!(ast, Ast::Query(_));
-                let parameters = parameter_types(&plan, hints)?;
-                let columns = is_query.then(|| shown_schema(coerced(&state, plan).schema().as_arrow()));
+                let plan = view.plan(&state, ast).await?;
+                let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
+                let columns = Some(shown_schema(coerced(&state, plan).schema().as_arrow()));
+                let parameters = parameter_types(&inferred, hints);
+                Ok(Description { parameters, columns })
+            }
+            Ast::Insert(insert) => {
+                let view = self.read_view(*as_of).await?.with_named(ast).await?;
+                let (inferred, returned) = crate::dml::parameters_of_insert(&view, insert).await?;
+                let columns = returned.map(|plan| shown_schema(coerced(&view.state(), plan).schema().as_arrow()));
+                let parameters = parameter_types(&inferred, hints);
                 Ok(Description { parameters, columns })
             }
             Ast::Update(_) | Ast::Delete(_) => Ok(Description {
+                columns: self.columns_of_change(ast).await?,
                 parameters: self.guess_types(&statement.text, hints),
-                columns: None,
             }),
             Ast::ShowVariable { .. } => Ok(Description {
                 parameters: Vec::new(),
@@ -145,6 +144,28 @@ impl Session {
                 columns: None,
             }),
         }
+    }
+
+    /// Columns of the RETURNING of an UPDATE or a DELETE.
+    async fn columns_of_change(&self, ast: &Ast) -> Result<Option<SchemaRef>> {
+        let (table, returning, has_others) = match ast {
+            Ast::Update(update) => (&update.table, update.returning.as_ref(), update.from.is_some()),
+            Ast::Delete(delete) => {
+                let from = crate::dml::deleted_from(delete)?;
+                (from, delete.returning.as_ref(), delete.using.is_some())
+            }
+            _ => return Ok(None),
+        };
+        if returning.is_none() {
+            return Ok(None);
+        }
+        let view = self.read_view(None).await?;
+        let (table, alias) = crate::dml::target(&view, table)?;
+        let Some(returning) = Returning::of(returning, &alias, has_others)? else {
+            return Ok(None);
+        };
+        let (_, plan) = returning.plan(&view, crate::dml::no_rows(&table)).await?;
+        Ok(Some(shown_schema(plan.schema().as_arrow())))
     }
 
     fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
@@ -215,7 +236,7 @@ impl Session {
         let copied = std::mem::take(&mut *self.copied.lock());
         if let Some(transaction) = &mut self.transaction {
             for (table, rows) in copied {
-                transaction.insert(&table, rows, cenote_engine::OnConflict::Refuse)?;
+                transaction.insert(&table, rows, &ConflictRule::Refuse)?;
             }
         }
         Ok(())
@@ -255,18 +276,9 @@ impl Session {
     ) -> Result<Outcome> {
         match ast {
             Ast::Query(_) => self.query(statement, ast, as_of, parameters).await,
-            Ast::Insert(insert) => {
-                let count = self.change(Change::Insert(insert), parameters).await?;
-                Ok(command(format!("INSERT 0 {count}")))
-            }
-            Ast::Update(update) => {
-                let count = self.change(Change::Update(update), parameters).await?;
-                Ok(command(format!("UPDATE {count}")))
-            }
-            Ast::Delete(delete) => {
-                let count = self.change(Change::Delete(delete), parameters).await?;
-                Ok(command(format!("DELETE {count}")))
-            }
+            Ast::Insert(insert) => self.changed("INSERT 0", Change::Insert(insert), parameters).await,
+            Ast::Update(update) => self.changed("UPDATE", Change::Update(update), parameters).await,
+            Ast::Delete(delete) => self.changed("DELETE", Change::Delete(delete), parameters).await,
             Ast::Truncate(truncate) => {
                 self.change(Change::Truncate(truncate), parameters).await?;
                 Ok(command("TRUNCATE TABLE"))
@@ -301,6 +313,22 @@ impl Session {
             Ast::Explain { .. } => Err(unsupported("EXPLAIN with options")),
             _ => self.definition(statement, ast).await,
         }
+    }
+
+    /// Runs a change and says what it changed: how many rows, or those that RETURNING asks for.
+    async fn changed(&mut self, verb: &'static str, change: Change<'_>, parameters: &[ScalarValue]) -> Result<Outcome> {
+        let is_block = self.transaction.is_some();
+        let changed = self.change(change, parameters).await?;
+        let Some(rows) = changed.returned else {
+            return Ok(command(format!("{verb} {}", changed.count)));
+        };
+        let epoch = (!is_block).then_some(self.last_epoch);
+        Ok(Outcome::Rows(Rows {
+            schema: rows.schema(),
+            batches: futures::stream::iter([Ok(rows)]).boxed(),
+            epoch,
+            verb,
+        }))
     }
 
     /// What a statement reads.
@@ -432,7 +460,7 @@ const EXACT: CastOptions<'static> = CastOptions {
 };
 
 /// A batch under the result's names; execution may narrow a type, which the plan's wins over.
-fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+pub(crate) fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         if column.data_type() == field.data_type() {
             Ok(column.clone())
@@ -445,26 +473,26 @@ fn rename(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 /// The columns of a result under the names that users see.
-fn shown_schema(schema: &Schema) -> SchemaRef {
+pub(crate) fn shown_schema(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| {
         Field::new(shown_name(field.name()), field.data_type().clone(), true).with_metadata(field.metadata().clone())
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-fn parameter_types(plan: &LogicalPlan, hints: &[Option<DataType>]) -> Result<Vec<DataType>> {
-    let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
+/// Types of `$1`, `$2` ...: the client's, then those inferred, else text.
+fn parameter_types(inferred: &HashMap<String, Option<DataType>>, hints: &[Option<DataType>]) -> Vec<DataType> {
     let highest = inferred
         .keys()
         .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
         .max();
-    Ok((1..=highest.unwrap_or(0).max(hints.len()))
+    (1..=highest.unwrap_or(0).max(hints.len()))
         .map(|number| {
             let hint = hints.get(number - 1).cloned().flatten();
             hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten())
                 .unwrap_or(DataType::Utf8)
         })
-        .collect())
+        .collect()
 }
 
 fn first_words(sql: &str) -> String {

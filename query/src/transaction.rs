@@ -4,17 +4,37 @@
 //! Statements read the snapshot with the transaction's own changes laid over it. Nothing is shared before COMMIT, which
 //! is one commit of the engine and is refused if a changed row was changed by somebody else meanwhile.
 
+mod pending;
+
+pub(crate) use pending::encoded;
+
 use crate::catalog::Table;
 use crate::provider::outside;
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::SchemaRef;
-use arrow::row::{RowConverter, SortField};
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use cenote_engine::plan::CollectionId;
-use cenote_engine::{Commit, OnConflict, TableWrite, is_row_numbered};
-use cenote_statestore::{Error, ErrorKind, Pin, Result, VersionedTable};
-use std::collections::{BTreeMap, HashSet};
+use cenote_engine::{Commit, RowKey};
+use cenote_statestore::{Error, ErrorKind, Lookup, Pin, Result, VersionedTable};
+use pending::{Pending, identities};
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
+
+/// What becomes of an inserted row whose key is there already.
+#[derive(Debug)]
+pub(crate) enum ConflictRule {
+    /// It refuses the statement; at the commit, the transaction.
+    Refuse,
+    /// It is left out if the conflict is in one of these keys.
+    Skip {
+        /// Positions among the table's keys.
+        keys: Vec<usize>,
+        /// Whether the client is told which rows were added.
+        is_told: bool,
+    },
+    /// None is there in what the transaction sees; at the commit, the statement is to look again.
+    Retry,
+}
 
 /// A transaction.
 pub(crate) struct Transaction {
@@ -22,20 +42,12 @@ pub(crate) struct Transaction {
     pub(crate) failed: bool,
     /// Whether it ends with the message that began it.
     pub(crate) implicit: bool,
+    /// Whether it is one statement that is run again when another transaction got to its rows first.
+    pub(crate) repeats: bool,
     /// Whether it was begun to read only.
     pub(crate) only_reads: bool,
     writes: BTreeMap<CollectionId, Pending>,
     next_row_id: i64,
-}
-
-/// Changes to one table.
-struct Pending {
-    table: Arc<Table>,
-    versioned: Arc<VersionedTable>,
-    deletes: RecordBatch,
-    inserts: RecordBatch,
-    truncated: bool,
-    on_conflict: OnConflict,
 }
 
 /// A transaction's changes to one table, as readers of its statements see them.
@@ -52,6 +64,7 @@ impl Transaction {
             pin,
             failed: false,
             implicit,
+            repeats: false,
             only_reads: false,
             writes: BTreeMap::new(),
             next_row_id: -1,
@@ -63,68 +76,44 @@ impl Transaction {
     }
 
     fn pending(&mut self, table: &Arc<Table>) -> Result<&mut Pending> {
-        let versioned = table
-            .versioned
-            .clone()
-            .ok_or_else(|| Error::bug("a write to a table that keeps no rows"))?;
-        Ok(self.writes.entry(table.definition.id).or_insert_with(|| {
-            let stored = versioned.schema().columns.clone();
-            Pending {
-                table: table.clone(),
-                versioned,
-                deletes: RecordBatch::new_empty(stored.clone()),
-                inserts: RecordBatch::new_empty(stored),
-                truncated: false,
-                on_conflict: OnConflict::Refuse,
-            }
-        }))
+        match self.writes.entry(table.definition.id) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => Ok(new.insert(Pending::new(table)?)),
+        }
     }
 
     /// Adds new rows, in the columns that users see.
     ///
     /// # Returns
-    /// The number of rows added.
+    /// The rows added, in stored columns: all, unless rows that conflict are left out.
     ///
     /// # Errors
-    /// `Conflict` 23505, unless conflicting rows are to be ignored.
-    pub(crate) fn insert(&mut self, table: &Arc<Table>, rows: RecordBatch, on_conflict: OnConflict) -> Result<usize> {
+    /// `Conflict` 23505, unless conflicting rows are left out.
+    pub(crate) fn insert(&mut self, table: &Arc<Table>, rows: RecordBatch, rule: &ConflictRule) -> Result<RecordBatch> {
         let first = self.next_row_id;
         self.next_row_id -= rows.num_rows() as i64;
+        let (pin, repeats) = (self.pin.clone(), self.repeats);
+        self.pending(table)?.insert(rows, &pin, first, rule, repeats)
+    }
+
+    /// The rows that this transaction sees which have the values of a key of given ones.
+    ///
+    /// # Arguments
+    /// - `rows`: the columns that users see.
+    pub(crate) fn matching(&mut self, table: &Arc<Table>, rows: &RecordBatch, key: &RowKey) -> Result<Lookup> {
         let pin = self.pin.clone();
-        let pending = self.pending(table)?;
-        // Conflicts with what this transaction sees are settled below, by each statement's own rule. What others insert
-        // meanwhile is met at the commit, by one rule for the table: the stricter if statements differ.
-        pending.on_conflict = match pending.inserts.num_rows() {
-            0 => on_conflict,
-            _ if pending.on_conflict == on_conflict => on_conflict,
-            _ => OnConflict::Refuse,
-        };
-        let rows = numbered(rows, &pending.versioned.schema().columns, first)?;
-        let rows = pending.without_conflicts(rows, &pin, on_conflict)?;
-        pending.inserts = concat_batches(&rows.schema(), [&pending.inserts, &rows])?;
-        Ok(rows.num_rows())
+        self.pending(table)?.matching(rows, key, &pin)
     }
 
     /// Replaces stored rows by others (UPDATE), or deletes them (`new` is empty).
     pub(crate) fn replace(&mut self, table: &Arc<Table>, old: RecordBatch, new: RecordBatch) -> Result<()> {
         let pin = self.pin.clone();
-        let pending = self.pending(table)?;
-        pending.delete(old)?;
-        if new.num_rows() > 0 {
-            // An earlier INSERT's rule for conflicts is not for these rows.
-            pending.on_conflict = OnConflict::Refuse;
-            let rows = pending.without_conflicts(new, &pin, OnConflict::Refuse)?;
-            pending.inserts = concat_batches(&rows.schema(), [&pending.inserts, &rows])?;
-        }
-        Ok(())
+        self.pending(table)?.replace(old, new, &pin)
     }
 
     /// Deletes everything.
     pub(crate) fn truncate(&mut self, table: &Arc<Table>) -> Result<()> {
-        let pending = self.pending(table)?;
-        pending.truncated = true;
-        pending.deletes = pending.deletes.slice(0, 0);
-        pending.inserts = pending.inserts.slice(0, 0);
+        self.pending(table)?.truncate();
         Ok(())
     }
 
@@ -133,13 +122,7 @@ impl Transaction {
         let Some(pending) = self.writes.get(&id) else {
             return Ok(None);
         };
-        let gone = pending.identities(&pending.deletes)?.into_iter().collect();
-        let overlay = Overlay {
-            gone,
-            inserts: pending.inserts.clone(),
-            truncated: pending.truncated,
-        };
-        Ok(Some(Arc::new(overlay)))
+        Ok(Some(Arc::new(pending.overlay()?)))
     }
 
     /// The engine's commit.
@@ -150,108 +133,6 @@ impl Transaction {
             writes: writes.collect::<Result<_>>()?,
             read_at,
             ..Commit::default()
-        })
-    }
-}
-
-impl Pending {
-    fn identities(&self, rows: &RecordBatch) -> Result<Vec<Box<[u8]>>> {
-        identities(rows, &self.versioned.schema().identity())
-    }
-
-    /// Deletes rows: the transaction's own vanish, stored ones are noted.
-    fn delete(&mut self, old: RecordBatch) -> Result<()> {
-        let keys = self.identities(&old)?;
-        let own: HashSet<Box<[u8]>> = self.identities(&self.inserts)?.into_iter().collect();
-        let gone: HashSet<&Box<[u8]>> = keys.iter().collect();
-        let kept: BooleanArray = self
-            .identities(&self.inserts)?
-            .iter()
-            .map(|key| Some(!gone.contains(key)))
-            .collect();
-        self.inserts = filter_record_batch(&self.inserts, &kept)?;
-        let stored: BooleanArray = keys.iter().map(|key| Some(!own.contains(key))).collect();
-        let stored = filter_record_batch(&old, &stored)?;
-        self.deletes = concat_batches(&stored.schema(), [&self.deletes, &stored])?;
-        Ok(())
-    }
-
-    /// Checks the keys of new rows against the snapshot and this transaction's own rows.
-    fn without_conflicts(&self, rows: RecordBatch, pin: &Pin, on_conflict: OnConflict) -> Result<RecordBatch> {
-        if self.table.definition.primary_key.is_empty() || rows.num_rows() == 0 {
-            return Ok(rows);
-        }
-        let keys = self.identities(&rows)?;
-        let gone: HashSet<Box<[u8]>> = self.identities(&self.deletes)?.into_iter().collect();
-        let mut taken: HashSet<Box<[u8]>> = self.identities(&self.inserts)?.into_iter().collect();
-        let there: HashSet<usize> = if self.truncated {
-            HashSet::new()
-        } else {
-            let identity = self.versioned.schema().identity();
-            let columns: Vec<ArrayRef> = identity.iter().map(|column| rows.column(*column).clone()).collect();
-            self.versioned.lookup(&columns, pin)?.key_of_row.into_iter().collect()
-        };
-        let mut keep = Vec::with_capacity(keys.len());
-        for (row, key) in keys.iter().enumerate() {
-            let conflict = taken.contains(key) || (there.contains(&row) && !gone.contains(key));
-            if conflict && on_conflict == OnConflict::Refuse {
-                return Err(self.duplicate(&rows, row));
-            }
-            keep.push(!conflict);
-            taken.insert(key.clone());
-        }
-        Ok(filter_record_batch(&rows, &BooleanArray::from(keep))?)
-    }
-
-    fn duplicate(&self, rows: &RecordBatch, row: usize) -> Error {
-        let schema = self.versioned.schema();
-        let names: Vec<&str> = schema
-            .key
-            .iter()
-            .map(|key| schema.columns.field(*key).name().as_str())
-            .collect();
-        let values: Vec<String> = schema
-            .key
-            .iter()
-            .map(|key| arrow::util::display::array_value_to_string(rows.column(*key), row).unwrap_or_default())
-            .collect();
-        Error::new(
-            ErrorKind::Conflict,
-            "TABLE-0101",
-            format!(
-                "duplicate key value violates unique constraint \"{}_pkey\"",
-                schema.name
-            ),
-        )
-        .sqlstate("23505")
-        .fact("key", format!("({})=({})", names.join(", "), values.join(", ")))
-    }
-
-    fn into_write(self, table: CollectionId) -> Result<TableWrite> {
-        let mut inserts = Vec::new();
-        if is_row_numbered(&self.inserts.schema()) {
-            // Rows that this transaction made get their numbers from the committer.
-            let last = self.inserts.num_columns() - 1;
-            let numbers = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(self.inserts.column(last));
-            let own: BooleanArray = numbers.iter().map(|number| number.map(|number| number < 0)).collect();
-            let visible: Vec<usize> = (0..last).collect();
-            inserts.push(filter_record_batch(&self.inserts, &own)?.project(&visible)?);
-            inserts.push(filter_record_batch(&self.inserts, &arrow::compute::not(&own)?)?);
-        } else {
-            inserts.push(self.inserts);
-        }
-        inserts.retain(|batch| batch.num_rows() > 0);
-        let deletes = if self.deletes.num_rows() > 0 {
-            vec![self.deletes]
-        } else {
-            Vec::new()
-        };
-        Ok(TableWrite {
-            table,
-            deletes,
-            inserts,
-            on_conflict: self.on_conflict,
-            truncate: self.truncated,
         })
     }
 }
@@ -279,27 +160,6 @@ impl Overlay {
         }
         Ok(batches)
     }
-}
-
-/// Identities of rows as comparable bytes.
-fn identities(rows: &RecordBatch, identity: &[usize]) -> Result<Vec<Box<[u8]>>> {
-    let columns: Vec<ArrayRef> = identity.iter().map(|column| rows.column(*column).clone()).collect();
-    let fields = columns
-        .iter()
-        .map(|column| SortField::new(column.data_type().clone()))
-        .collect();
-    let rows = RowConverter::new(fields)?.convert_columns(&columns)?;
-    Ok(rows.iter().map(|row| row.data().into()).collect())
-}
-
-/// Adds row numbers going down from `first` where the stored columns have them.
-fn numbered(rows: RecordBatch, stored: &SchemaRef, first: i64) -> Result<RecordBatch> {
-    let mut columns = rows.columns().to_vec();
-    if is_row_numbered(stored) && columns.len() < stored.fields().len() {
-        let numbers = (0..rows.num_rows() as i64).map(|row| first - row);
-        columns.push(Arc::new(arrow::array::Int64Array::from_iter_values(numbers)));
-    }
-    Ok(RecordBatch::try_new(stored.clone(), columns)?)
 }
 
 /// The error for every statement in a failed transaction.

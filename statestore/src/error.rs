@@ -39,6 +39,9 @@ impl ErrorKind {
     }
 }
 
+/// The label of a fact that is a whole sentence.
+const SENTENCE: &str = "detail";
+
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -64,6 +67,8 @@ struct Parts {
     facts: Vec<(&'static str, String)>,
     attempt: Option<String>,
     position: Option<usize>,
+    /// Table and name of the constraint that does not hold.
+    constraint: Option<(String, String)>,
     source: Option<std::sync::Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -78,6 +83,7 @@ impl Error {
             facts: Vec::new(),
             attempt: None,
             position: None,
+            constraint: None,
             source: None,
         }))
     }
@@ -91,6 +97,23 @@ impl Error {
     pub fn sqlstate(mut self, sqlstate: &'static str) -> Error {
         self.0.sqlstate = sqlstate;
         self
+    }
+
+    /// Adds a whole sentence to the details, as PostgreSQL words it.
+    pub fn telling(self, sentence: impl fmt::Display) -> Error {
+        self.fact(SENTENCE, sentence)
+    }
+
+    /// Names the constraint that does not hold, and its table.
+    pub fn of_constraint(mut self, table: impl Into<String>, constraint: impl Into<String>) -> Error {
+        self.0.constraint = Some((table.into(), constraint.into()));
+        self
+    }
+
+    /// The table and the name of the constraint that does not hold.
+    pub fn constraint(&self) -> Option<(&str, &str)> {
+        let named = self.0.constraint.as_ref();
+        named.map(|(table, constraint)| (table.as_str(), constraint.as_str()))
     }
 
     /// Adds a line `label: value`, in the order of calls.
@@ -152,7 +175,10 @@ impl Error {
             .0
             .facts
             .iter()
-            .map(|(label, value)| format!("{label}: {value}"))
+            .map(|(label, value)| match *label {
+                SENTENCE => value.clone(),
+                label => format!("{label}: {value}"),
+            })
             .collect();
         Some(lines.join("\n"))
     }

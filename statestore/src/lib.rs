@@ -32,4 +32,4 @@ pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
 pub use index::KeyIndex;
 pub use retention::{Pin, Retention};
 pub use rows::{RowStore, RowView};
-pub use table::{Follower, Lookup, Scan, TableSchema, TableStatistics, VersionedTable};
+pub use table::{Follower, Lookup, Scan, TableSchema, TableStatistics, UniqueKey, VersionedTable};

@@ -21,10 +21,13 @@
 //! "Multiversion Concurrency Control", TODS 1983.
 
 mod follow;
+mod indexes;
 mod scan;
+mod secondary;
 mod shard;
 
 pub use follow::Follower;
+pub use indexes::UniqueKey;
 pub use scan::Scan;
 
 use crate::retention::expired;
@@ -33,6 +36,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use follow::Followers;
+use indexes::Indexes;
 use parking_lot::RwLock;
 use shard::Shard;
 use std::sync::Arc;
@@ -93,6 +97,9 @@ pub struct VersionedTable {
     retention: Arc<Retention>,
     followers: Arc<Followers>,
     history_bytes_max: usize,
+    key_name: Option<String>,
+    unique_keys: Vec<UniqueKey>,
+    indexes: Indexes,
 }
 
 impl VersionedTable {
@@ -117,6 +124,9 @@ impl VersionedTable {
             retention,
             followers: Arc::default(),
             history_bytes_max,
+            key_name: None,
+            unique_keys: Vec::new(),
+            indexes: Indexes::default(),
         }
     }
 

@@ -156,7 +156,7 @@ def test_what_views_can_do_agrees_with_the_query(db, name, query):
 
 @pytest.mark.parametrize("sql", [
     "CREATE TABLE {t} (id INT, WATERMARK FOR id AS id - 1)", "CREATE TABLE {t} (id INT REFERENCES other (id))",
-    "CREATE TABLE {t} (id INT CHECK (id > 0))", "CREATE TABLE {t} (id INT UNIQUE)", "CREATE TABLE {t} (id INT GENERATED ALWAYS AS IDENTITY)",
+    "CREATE TABLE {t} (id INT UNIQUE DEFERRABLE)", "CREATE TABLE {t} (id INT GENERATED ALWAYS AS IDENTITY)",
     "CREATE TEMPORARY TABLE {t} (id INT)", "CREATE UNLOGGED TABLE {t} (id INT)", "CREATE TABLE {t} (id INT) PARTITION BY RANGE (id)",
     "CREATE SINK {t} FROM x WITH (connector = 'file')", "CHECKPOINT", "SELECT 1 FOR UPDATE", "SELECT 1 INTO {t}",
     "SELECT x FROM generate_series(1, 3) s(x) FETCH FIRST 1 ROW WITH TIES", "COPY (SELECT 1) TO '/tmp/x'",

@@ -3,12 +3,13 @@
 //! A table without a primary key has a hidden last column, [`ROW_ID`]: a number that makes every row a row of its own
 //! for UPDATE, DELETE and the log. Views never see it.
 
-use super::{Commit, OnConflict, TableWrite, changed_since, duplicate_key};
+use super::keys::{row_keys, unique_keys};
+use super::{Commit, OnConflict, TableWrite, changed_since};
 use crate::plan::CollectionId;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{Int64Type, Schema, SchemaRef};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use cenote_statestore::wal::Record;
 use cenote_statestore::{Changes, Epoch, Error, Result, Retention, VersionedTable, Weights};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -102,6 +103,7 @@ impl Tables {
             Some(_) => (deletes, inserts),
             None => table.check_keys(deletes, inserts, write.on_conflict)?,
         };
+        table.check_unique(&deletes, &inserts, write.on_conflict)?;
         Ok(CheckedWrite {
             table: write.table,
             deletes,
@@ -295,7 +297,10 @@ impl Table {
             let old = stored.get(&row).filter(|_| !gone.contains(key));
             let conflict = old.is_some() || kept.contains_key(key);
             match on_conflict {
-                OnConflict::Refuse if conflict => return Err(self.duplicate(&keys, row)),
+                OnConflict::Refuse if conflict => {
+                    return Err(row_keys(&self.table)[0].duplicate(&self.table, &inserts, row));
+                }
+                OnConflict::Retry if conflict => return Err(changed_since(&self.table.schema().name)),
                 OnConflict::Ignore if conflict => continue,
                 _ => {}
             }
@@ -318,16 +323,39 @@ impl Table {
         Ok((concat_batches(&self.table.schema().columns, [&deletes, &old])?, inserts))
     }
 
-    fn duplicate(&self, keys: &[ArrayRef], row: usize) -> Error {
-        let schema = self.table.schema();
-        let shown = |array: &ArrayRef| arrow::util::display::array_value_to_string(array, row).unwrap_or_default();
-        let names: Vec<&str> = schema
-            .key
-            .iter()
-            .map(|key| schema.columns.field(*key).name().as_str())
-            .collect();
-        let values: Vec<String> = keys.iter().map(shown).collect();
-        duplicate_key(&schema.name, &format!("({})=({})", names.join(", "), values.join(", ")))
+    /// Refuses inserted rows that share the values of a unique key with a row that stays, or with each other.
+    fn check_unique(&self, deletes: &RecordBatch, inserts: &RecordBatch, on_conflict: OnConflict) -> Result<()> {
+        if inserts.num_rows() == 0 || self.table.unique_keys().is_empty() {
+            return Ok(());
+        }
+        let gone = Encoded::of(&self.key_columns(deletes))?;
+        let gone: HashSet<&[u8]> = gone.rows().collect();
+        for key in unique_keys(&self.table) {
+            let values = key.values(inserts);
+            let there = key.newest(&self.table, &values)?;
+            let identities = Encoded::of(&self.key_columns(&there.rows))?;
+            let stays = identities.rows().map(|identity| !gone.contains(identity));
+            let mut conflict = there
+                .key_of_row
+                .iter()
+                .zip(stays)
+                .filter(|(_, stays)| *stays)
+                .map(|(row, _)| *row)
+                .min();
+            let encoded = Encoded::of(&values)?;
+            let mut seen = HashSet::with_capacity(inserts.num_rows());
+            let repeated = encoded
+                .rows()
+                .enumerate()
+                .position(|(row, value)| values.iter().all(|column| column.is_valid(row)) && !seen.insert(value));
+            conflict = conflict.into_iter().chain(repeated).min();
+            match (conflict, on_conflict) {
+                (None, _) => {}
+                (Some(row), OnConflict::Refuse) => return Err(key.duplicate(&self.table, inserts, row)),
+                (Some(_), _) => return Err(changed_since(&self.table.schema().name)),
+            }
+        }
+        Ok(())
     }
 
     fn without_row_id(&self, changes: Changes) -> Result<Changes> {
@@ -337,6 +365,21 @@ impl Table {
         let visible: Vec<usize> = (0..changes.schema().fields().len() - 1).collect();
         let rows = changes.rows().project(&visible)?;
         changes.with_rows(rows).consolidate()
+    }
+}
+
+/// Rows of some columns as comparable bytes.
+struct Encoded(Rows);
+
+impl Encoded {
+    fn of(columns: &[ArrayRef]) -> Result<Encoded> {
+        let fields = columns.iter().map(|column| SortField::new(column.data_type().clone()));
+        let converter = RowConverter::new(fields.collect())?;
+        Ok(Encoded(converter.convert_columns(columns)?))
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|row| row.data())
     }
 }
 

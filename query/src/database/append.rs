@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::catalog::{Object, Table};
-use crate::dml::{assign, check_columns};
+use crate::dml::{assign, check_rows};
 use crate::error::from_datafusion;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
@@ -22,7 +22,7 @@ impl Database {
     ///
     /// # Returns
     /// The epoch of the rows.
-    pub async fn append(&self, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
+    pub async fn append(self: &Arc<Self>, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
         let table = self.appendable(table)?;
         let batches = rows
             .iter()
@@ -30,7 +30,7 @@ impl Database {
             .collect::<Result<Vec<_>>>()?;
         let schema = nullable_columns(&table);
         let rows = concat_batches(&schema, &batches)?;
-        check_columns(&table, &rows)?;
+        check_rows(self, &table, &rows).await?;
         let rows = Changes::relabel(rows, table.columns.clone())?;
         let write = TableWrite {
             table: table.definition.id,

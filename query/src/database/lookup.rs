@@ -18,7 +18,7 @@ impl Database {
     ///   `None` is NULL.
     ///
     /// # Cost
-    /// One hash probe per key where the columns are the key; else one scan of the collection.
+    /// One hash probe per key where the columns are the key or those of an index; else one scan of the collection.
     ///
     /// # Errors
     /// - `Invalid` 42P01, 42703: no such collection or column. 22P02: a key does not parse as its type.
@@ -30,21 +30,9 @@ impl Database {
         match target {
             Target::Versioned { table, .. } => {
                 let pin = self.engine.pin_visible()?;
-                let (rows, key_of_row) = if readable.key_unique && same_set(&wanted, &readable.key) {
-                    let ordered: Vec<ArrayRef> = readable
-                        .key
-                        .iter()
-                        .map(|column| arrays[wanted.iter().position(|w| w == column).expect("same set")].clone())
-                        .collect();
-                    let found = table.lookup(&ordered, &pin)?;
-                    (
-                        found
-                            .rows
-                            .project(&(0..readable.columns.fields().len()).collect::<Vec<_>>())?,
-                        found.key_of_row,
-                    )
-                } else {
-                    scan_for(&table, &readable, &pin, &wanted, &arrays)?
+                let (rows, key_of_row) = match probe(&table, &readable, &pin, &wanted, &arrays)? {
+                    Some(found) => found,
+                    None => scan_for(&table, &readable, &pin, &wanted, &arrays)?,
                 };
                 Ok(LookupRows {
                     epoch: pin.epoch(),
@@ -70,6 +58,35 @@ impl Database {
             }
         }
     }
+}
+
+/// Finds keys by the primary key or by an index of these columns, in whatever order they are named; `None`: there is
+/// none.
+fn probe(
+    table: &VersionedTable,
+    readable: &Readable,
+    pin: &Pin,
+    wanted: &[usize],
+    keys: &[ArrayRef],
+) -> Result<Option<(RecordBatch, Vec<usize>)>> {
+    let ordered = |columns: &[usize]| -> Vec<ArrayRef> {
+        let positions = columns
+            .iter()
+            .filter_map(|column| wanted.iter().position(|w| w == column));
+        positions.map(|position| keys[position].clone()).collect()
+    };
+    let found = if readable.key_unique && same_set(wanted, &readable.key) {
+        Some(table.lookup(&ordered(&readable.key), pin)?)
+    } else {
+        let mut indexes = table.indexes().into_iter();
+        match indexes.find(|(_, columns)| same_set(wanted, columns)) {
+            Some((index, columns)) => table.lookup_index(index, &ordered(&columns), pin)?,
+            None => None,
+        }
+    };
+    let Some(found) = found else { return Ok(None) };
+    let visible: Vec<usize> = (0..readable.columns.fields().len()).collect();
+    Ok(Some((found.rows.project(&visible)?, found.key_of_row)))
 }
 
 fn wanted_columns(readable: &Readable, columns: &[String]) -> Result<Vec<usize>> {

@@ -2,8 +2,8 @@
 
 use super::{Database, DatabaseConfig};
 use crate::catalog::{
-    Catalog, DdlRecord, ERRORS, Object, PlainView, Table, TableDefinition, ViewDefinition, errors_schema,
-    offsets_schema,
+    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
+    errors_schema, offsets_schema,
 };
 use crate::source::{Replays, Sources};
 use arrow::datatypes::Schema;
@@ -11,6 +11,7 @@ use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Error, Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// Bytes of past changes that a table keeps for subscribers.
 pub(crate) const HISTORY_BYTES: usize = 64 << 20;
@@ -20,6 +21,7 @@ pub(crate) const HISTORY_BYTES: usize = 64 << 20;
 struct Definitions {
     tables: BTreeMap<u64, Arc<Table>>,
     views: BTreeMap<u64, ViewDefinition>,
+    indexes: BTreeMap<String, IndexDefinition>,
     last: u64,
 }
 
@@ -58,6 +60,7 @@ impl Database {
             config,
             engine,
             catalog: tokio::sync::watch::Sender::new(Arc::default()),
+            losing: tokio::sync::Mutex::default(),
             changing: Arc::default(),
             planner,
             errors,
@@ -90,6 +93,18 @@ impl Database {
             catalog.insert(object);
             self.set_catalog(catalog);
         }
+        let mut catalog = (*self.catalog()).clone();
+        for definition in definitions.indexes.into_values() {
+            if let Some(object) = catalog.by_id(definition.on).cloned() {
+                let name = definition.name.clone();
+                match crate::ddl::build(definition, &object) {
+                    Ok(index) => catalog.insert_index(index),
+                    // What it is on has failed, and tells so when it is read.
+                    Err(error) => tracing::warn!("index {name}: {}", error.message()),
+                }
+            }
+        }
+        self.set_catalog(catalog);
         for table in definitions.tables.into_values() {
             if let Err(error) = self.start_source_of(&table).await {
                 // Its table is there all the same, and so is everything else.
@@ -103,18 +118,22 @@ impl Database {
 
 /// A table with empty contents.
 pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
-    let versioned = |schema| Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES));
+    let versioned = |schema| VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES);
     let only_flows_through = transient && definition.connector.is_some() && definition.primary_key.is_empty();
     let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
         columns: definition.visible_columns()?,
         lengths: crate::lengths::of_columns(&definition.columns)?,
+        checks: OnceCell::new(),
         versioned: if keeps_rows {
-            Some(versioned(definition.stored_schema()?))
+            let (name, unique) = (definition.primary_key_name(), definition.constraints.unique_keys());
+            Some(Arc::new(versioned(definition.stored_schema()?).with_keys(name, unique)))
         } else {
             None
         },
-        offsets: definition.offsets.map(|_| versioned(offsets_schema(&definition.name))),
+        offsets: definition
+            .offsets
+            .map(|_| Arc::new(versioned(offsets_schema(&definition.name)))),
         definition,
     })
 }
@@ -146,12 +165,18 @@ impl Definitions {
                 self.note(definition.id.0);
                 self.views.insert(definition.id.0, definition);
             }
+            DdlRecord::CreateIndex(definition) => {
+                self.note(definition.id.0);
+                self.indexes.insert(definition.name.clone(), definition);
+            }
+            DdlRecord::DropIndexes(names) => self.indexes.retain(|name, _| !names.contains(name)),
             DdlRecord::ReplaceView { old, new } => {
                 self.views.remove(&old.0);
                 self.note(new.id.0);
                 self.views.insert(new.id.0, new);
             }
             DdlRecord::Drop(ids) => {
+                self.indexes.retain(|_, index| !ids.contains(&index.on));
                 for id in ids {
                     self.tables.remove(&id.0);
                     self.views.remove(&id.0);

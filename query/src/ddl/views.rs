@@ -325,14 +325,14 @@ fn check_replaceable(catalog: &Catalog, old: &Object, new: &ViewDefinition) -> R
     let name = old.name();
     if catalog.names(old, new) {
         let message = format!("cannot replace view \"{name}\": its new query reads the view itself");
-        return Err(Error::new(ErrorKind::Invalid, "SQL-0212", message).sqlstate("42P17"));
+        return Err(Error::new(ErrorKind::Invalid, "SQL-0218", message).sqlstate("42P17"));
     }
     let readers: Vec<&str> = catalog.readers(old.id()).into_iter().map(Object::name).collect();
     if readers.is_empty() {
         return Ok(());
     }
     let message = format!("cannot replace view \"{name}\": other objects depend on it");
-    let error = Error::new(ErrorKind::Invalid, "SQL-0211", message).sqlstate("2BP01");
+    let error = Error::new(ErrorKind::Invalid, "SQL-0217", message).sqlstate("2BP01");
     Err(error.fact("dependents", readers.join(", ")).attempt("DROP them first"))
 }
 

@@ -1,7 +1,7 @@
 //! Functions of `pg_catalog` about the catalog and the session.
 
 use super::oids::Oid;
-use super::relations::{Kind, Relation, SystemCatalog};
+use super::relations::{Key, Relation, SystemCatalog};
 use crate::pgtype::PgType;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StringArray, new_null_array};
 use arrow::compute::cast;
@@ -391,33 +391,49 @@ fn view_definition(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) 
     })
 }
 
-/// The columns of the key with that index or constraint.
-fn key_columns(relations: &SystemCatalog, oid: Option<i64>) -> Option<(&Relation, String, String)> {
+/// The key with that index or constraint.
+fn key_of(relations: &SystemCatalog, oid: Option<i64>) -> Option<(&Relation, &Key)> {
     let oid = Oid::try_from(oid?).ok()?;
-    let (relation, key) = relations
+    relations
         .keys()
-        .find(|(_, key)| key.index == oid || key.constraint == oid)?;
+        .find(|(_, key)| key.index == oid || key.constraint == Some(oid))
+}
+
+/// The columns of a key as SQL text.
+fn key_columns(relation: &Relation, key: &Key) -> String {
     let columns = key
         .columns
         .iter()
         .map(|position| super::names::quoted(&relation.columns[*position].name));
-    Some((relation, key.name.clone(), columns.collect::<Vec<_>>().join(", ")))
+    columns.collect::<Vec<_>>().join(", ")
 }
 
 fn constraint_definition(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
-    let definition = |oid| key_columns(relations, oid).map(|(_, _, columns)| format!("PRIMARY KEY ({columns})"));
+    let definition = |oid: Option<i64>| {
+        if let Some((relation, key)) = key_of(relations, oid) {
+            let kind = if key.is_primary { "PRIMARY KEY" } else { "UNIQUE" };
+            return Some(format!("{kind} ({})", key_columns(relation, key)));
+        }
+        let oid = Oid::try_from(oid?).ok()?;
+        let (_, check) = relations.checks().find(|(_, check)| check.constraint == oid)?;
+        Some(format!("CHECK (({}))", check.sql))
+    };
     let oids = numbers(&arguments[0])?;
     Ok(Arc::new(oids.iter().map(definition).collect::<StringArray>()))
 }
 
 fn index_definition(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let definition = |oid| {
-        let (relation, name, columns) = key_columns(relations, oid)?;
-        debug_assert_eq!(relation.kind, Kind::Table);
+        let (relation, key) = key_of(relations, oid)?;
+        let (unique, method) = match key.constraint {
+            Some(_) => ("UNIQUE ", "btree"),
+            None => ("", "hash"),
+        };
         Some(format!(
-            "CREATE UNIQUE INDEX {} ON {} USING btree ({columns})",
-            super::names::quoted(&name),
+            "CREATE {unique}INDEX {} ON {} USING {method} ({})",
+            super::names::quoted(&key.name),
             super::names::qualified(relation, true),
+            key_columns(relation, key)
         ))
     };
     let oids = numbers(&arguments[0])?;

@@ -36,12 +36,22 @@ const FIRST: u64 = 65_536;
 /// OIDs of one collection.
 const PER_COLLECTION: u64 = 256;
 
+/// Parts of tables from here on are their UNIQUE constraints, then their CHECKs; those of views are state tables.
+const FIRST_UNIQUE: u64 = 16;
+const UNIQUE_MAX: u64 = 60;
+const FIRST_CHECK: u64 = FIRST_UNIQUE + 2 * UNIQUE_MAX;
+
 /// Which object of a collection an OID means.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Relation,
     KeyIndex,
     KeyConstraint,
+    /// The index and the constraint of a table's UNIQUE, by its position among them.
+    UniqueIndex(usize),
+    UniqueConstraint(usize),
+    /// A table's CHECK, by its position among them.
+    Check(usize),
     /// A state table of a view, by its position among them.
     State(usize),
 }
@@ -52,6 +62,9 @@ pub(super) fn of(collection: CollectionId, part: Part) -> Oid {
         Part::Relation => 0,
         Part::KeyIndex => 1,
         Part::KeyConstraint => 2,
+        Part::UniqueIndex(position) => FIRST_UNIQUE + 2 * (position as u64 % UNIQUE_MAX),
+        Part::UniqueConstraint(position) => FIRST_UNIQUE + 2 * (position as u64 % UNIQUE_MAX) + 1,
+        Part::Check(position) => FIRST_CHECK + position as u64 % (PER_COLLECTION - FIRST_CHECK),
         Part::State(position) => 16 + position as u64 % (PER_COLLECTION - 16),
     };
     let oid = FIRST + collection.0 * PER_COLLECTION + part;

@@ -1,7 +1,7 @@
 //! All relations as the system catalog shows them, put together once for a statement that asks.
 
 use super::oids::{self, Oid, Part};
-use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Object, PUBLIC, STATE_SCHEMA, Table};
+use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Index, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition};
 use crate::pgtype::{ColumnType, oid};
 use crate::plan::ReadView;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -63,14 +63,25 @@ pub(super) struct Column {
     pub(super) default: Option<String>,
 }
 
-/// A primary key: a constraint, and the index that keeps it.
+/// A key: the index that keeps it, and its constraint, if it is one.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) name: String,
     pub(super) index: Oid,
-    pub(super) constraint: Oid,
+    pub(super) constraint: Option<Oid>,
     /// Positions of its columns.
     pub(super) columns: Vec<usize>,
+    /// Whether it is the primary key.
+    pub(super) is_primary: bool,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug)]
+pub(super) struct Check {
+    pub(super) constraint: Oid,
+    pub(super) name: String,
+    /// SQL text of its condition.
+    pub(super) sql: String,
 }
 
 /// A relation.
@@ -81,7 +92,9 @@ pub(super) struct Relation {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) columns: Vec<Column>,
-    pub(super) key: Option<Key>,
+    /// The primary key first.
+    pub(super) keys: Vec<Key>,
+    pub(super) checks: Vec<Check>,
     /// A view's query.
     pub(super) query: Option<String>,
     /// Rows and bytes that it holds, where that is known.
@@ -104,7 +117,10 @@ impl SystemCatalog {
         let mut all = SYSTEM.clone();
         all.extend(system_tables(view).await?.iter().cloned());
         for object in view.catalog.objects() {
-            all.push(of_object(object));
+            let mut relation = of_object(object);
+            let indexes = view.catalog.indexes_of(object.id());
+            relation.keys.extend(indexes.map(|index| of_index(index, object)));
+            all.push(relation);
             if let Object::Table(table) = object {
                 all.extend(of_offsets(table));
             }
@@ -147,11 +163,16 @@ impl SystemCatalog {
         }
     }
 
-    /// SystemCatalog with a primary key.
+    /// All keys of tables.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&Relation, &Key)> {
-        self.all
-            .iter()
-            .filter_map(|relation| relation.key.as_ref().map(|key| (relation, key)))
+        let each = self.all.iter();
+        each.flat_map(|relation| relation.keys.iter().map(move |key| (relation, key)))
+    }
+
+    /// All CHECK constraints.
+    pub(super) fn checks(&self) -> impl Iterator<Item = (&Relation, &Check)> {
+        let each = self.all.iter();
+        each.flat_map(|relation| relation.checks.iter().map(move |check| (relation, check)))
     }
 
     /// Whose session it is.
@@ -182,7 +203,8 @@ impl Relation {
             name: name.to_string(),
             kind,
             columns,
-            key: None,
+            keys: Vec::new(),
+            checks: Vec::new(),
             query: None,
             size: None,
             connector: None,
@@ -257,12 +279,46 @@ fn of_table(table: &Table, relation: &mut Relation) {
         let options = definition.connector.iter().flatten();
         options.map(|(name, value)| (name.clone(), value.clone())).collect()
     });
-    relation.key = (!definition.primary_key.is_empty()).then(|| Key {
-        name: format!("{}_pkey", definition.name),
+    relation.keys = keys_of(definition);
+    let checks = definition.constraints.checks.iter().enumerate();
+    relation.checks = checks
+        .map(|(position, check)| Check {
+            constraint: oids::of(definition.id, Part::Check(position)),
+            name: check.name.clone(),
+            sql: check.sql.clone(),
+        })
+        .collect();
+}
+
+fn of_index(index: &Index, object: &Object) -> Key {
+    let names = index.definition.columns.iter();
+    let columns = names.filter_map(|name| object.columns().index_of(name).ok());
+    Key {
+        name: index.definition.name.clone(),
+        index: oids::of(index.definition.id, Part::Relation),
+        constraint: None,
+        columns: columns.collect(),
+        is_primary: false,
+    }
+}
+
+fn keys_of(definition: &TableDefinition) -> Vec<Key> {
+    let primary = definition.primary_key_name().map(|name| Key {
+        name,
         index: oids::of(definition.id, Part::KeyIndex),
-        constraint: oids::of(definition.id, Part::KeyConstraint),
+        constraint: Some(oids::of(definition.id, Part::KeyConstraint)),
         columns: definition.primary_key.clone(),
+        is_primary: true,
     });
+    let unique = definition.constraints.unique.iter().enumerate();
+    let unique = unique.map(|(position, key)| Key {
+        name: key.name.clone(),
+        index: oids::of(definition.id, Part::UniqueIndex(position)),
+        constraint: Some(oids::of(definition.id, Part::UniqueConstraint(position))),
+        columns: key.columns.clone(),
+        is_primary: false,
+    });
+    primary.into_iter().chain(unique).collect()
 }
 
 fn size_of(table: &cenote_statestore::VersionedTable) -> (u64, u64) {

@@ -52,7 +52,7 @@ fn namespaces() -> Rows {
         .finish()
 }
 
-/// The indexes of primary keys, as relations.
+/// The index of a key, as a relation.
 fn key_index(relation: &Relation, key: &Key) -> Relation {
     Relation {
         oid: key.index,
@@ -63,7 +63,8 @@ fn key_index(relation: &Relation, key: &Key) -> Relation {
             .iter()
             .map(|position| relation.columns[*position].clone())
             .collect(),
-        key: None,
+        keys: Vec::new(),
+        checks: Vec::new(),
         size: None,
         ..relation.clone()
     }
@@ -100,12 +101,12 @@ fn classes(relations: &SystemCatalog) -> Rows {
         })
         .integer("relallvisible", |_| 0)
         .oid("reltoastrelid", |_| 0)
-        .boolean("relhasindex", |relation| relation.key.is_some())
+        .boolean("relhasindex", |relation| !relation.keys.is_empty())
         .boolean("relisshared", |_| false)
         .letter("relpersistence", |_| 'p')
         .letter("relkind", |relation| relation.kind.letter())
         .small("relnatts", |relation| relation.columns.len() as i16)
-        .small("relchecks", |_| 0)
+        .small("relchecks", |relation| relation.checks.len() as i16)
         .boolean("relhasrules", |_| false)
         .boolean("relhastriggers", |_| false)
         .boolean("relhassubclass", |_| false)
@@ -199,19 +200,46 @@ fn numbers(key: &Key) -> Vec<i16> {
     key.columns.iter().map(|position| *position as i16 + 1).collect()
 }
 
+/// A row of `pg_constraint`: a key, or else a CHECK.
+struct Constraint<'a> {
+    oid: Oid,
+    name: &'a str,
+    relation: &'a Relation,
+    key: Option<&'a Key>,
+}
+
 fn constraints(relations: &SystemCatalog) -> Rows {
-    let keys: Vec<(&Relation, &Key)> = relations.keys().collect();
-    Table::of(&keys)
-        .oid("oid", |(_, key)| key.constraint)
-        .name("conname", |(_, key)| key.name.as_str())
-        .oid("connamespace", |(relation, _)| relation.namespace)
-        .letter("contype", |_| 'p')
+    let keys = relations.keys().filter_map(|(relation, key)| {
+        Some(Constraint {
+            oid: key.constraint?,
+            name: &key.name,
+            relation,
+            key: Some(key),
+        })
+    });
+    let checks = relations.checks().map(|(relation, check)| Constraint {
+        oid: check.constraint,
+        name: &check.name,
+        relation,
+        key: None,
+    });
+    let kind = |constraint: &Constraint<'_>| match constraint.key {
+        Some(key) if key.is_primary => 'p',
+        Some(_) => 'u',
+        None => 'c',
+    };
+    let all: Vec<Constraint<'_>> = keys.chain(checks).collect();
+    Table::of(&all)
+        .oid("oid", |constraint| constraint.oid)
+        .name("conname", |constraint| constraint.name)
+        .oid("connamespace", |constraint| constraint.relation.namespace)
+        .letter("contype", kind)
         .boolean("condeferrable", |_| false)
         .boolean("condeferred", |_| false)
         .boolean("convalidated", |_| true)
-        .oid("conrelid", |(relation, _)| relation.oid)
+        .oid("conrelid", |constraint| constraint.relation.oid)
         .oid("contypid", |_| 0)
-        .oid("conindid", |(_, key)| key.index)
+        .oid("conindid", |constraint| constraint.key.map_or(0, |key| key.index))
         .oid("conparentid", |_| 0)
         .oid("confrelid", |_| 0)
         .letter("confupdtype", |_| ' ')
@@ -220,7 +248,7 @@ fn constraints(relations: &SystemCatalog) -> Rows {
         .boolean("conislocal", |_| true)
         .small("coninhcount", |_| 0)
         .boolean("connoinherit", |_| true)
-        .smalls("conkey", |(_, key)| Some(numbers(key)))
+        .smalls("conkey", |constraint| constraint.key.map(numbers))
         .smalls("confkey", |_| None)
         .null_list("conpfeqop")
         .null_list("conppeqop")
@@ -239,9 +267,9 @@ fn indexes(relations: &SystemCatalog) -> Rows {
         .oid("indrelid", |(relation, _)| relation.oid)
         .small("indnatts", |(_, key)| key.columns.len() as i16)
         .small("indnkeyatts", |(_, key)| key.columns.len() as i16)
-        .boolean("indisunique", |_| true)
+        .boolean("indisunique", |(_, key)| key.constraint.is_some())
         .boolean("indnullsnotdistinct", |_| false)
-        .boolean("indisprimary", |_| true)
+        .boolean("indisprimary", |(_, key)| key.is_primary)
         .boolean("indisexclusion", |_| false)
         .boolean("indimmediate", |_| true)
         .boolean("indisclustered", |_| false)

@@ -13,6 +13,9 @@ pub(super) fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
         if schema == CATALOG_SCHEMA {
             crate::system::check_name(&name).map_err(|error| error.position(position))?;
         }
+        if schema == PUBLIC && view.given.contains_key(&name) {
+            continue;
+        }
         if schema == PUBLIC && view.catalog.get(&name).is_none() && !name.starts_with("pg_") {
             // Table functions are resolved by the planner.
             if view.database.planner().table_functions().contains_key(&name) {

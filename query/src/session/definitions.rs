@@ -6,7 +6,7 @@ use crate::outcome::Outcome;
 use crate::parse::Statement;
 use crate::transaction::Transaction;
 use cenote_statestore::{Error, ErrorKind, Result};
-use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, ObjectName, Statement as Ast};
+use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, ObjectName, ObjectType, Statement as Ast};
 use std::future::Future;
 
 impl Session {
@@ -38,6 +38,24 @@ impl Session {
                     "CREATE VIEW"
                 };
                 Ok(created(tag, made, &create.name.to_string()))
+            }
+            Ast::CreateIndex(create) => {
+                let (database, create) = (self.database.clone(), create.clone());
+                let (name, made) = self.whole(async move { database.create_index(&create).await }).await?;
+                Ok(created("CREATE INDEX", made, &name))
+            }
+            Ast::Drop {
+                object_type: ObjectType::Index,
+                names,
+                if_exists,
+                ..
+            } => {
+                let (database, names, if_exists) = (self.database.clone(), names.clone(), *if_exists);
+                let dropped = async move { database.drop_indexes(&names, if_exists).await };
+                Ok(Outcome::Command {
+                    tag: "DROP INDEX".into(),
+                    notices: self.whole(dropped).await?,
+                })
             }
             Ast::Drop {
                 object_type,

@@ -56,6 +56,7 @@ impl Session {
         let epoch = self.database.epoch();
         let pin = self.database.engine().retention().pin(epoch)?;
         let contents = CollectionTable {
+            indexes: Vec::new(),
             id: running.definition.id,
             columns: running.columns.clone(),
             contents: Some(Contents::Versioned {

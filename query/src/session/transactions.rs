@@ -8,6 +8,7 @@
 //! What a transaction holds and how it reads ([`crate::transaction`]).
 
 use super::{Change, Commitment, Session, TransactionStatus, command};
+use crate::dml::Changed;
 use crate::error::unsupported;
 use crate::outcome::Outcome;
 use crate::transaction::Transaction;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 
 /// Times that a single statement is run again when another transaction changed its rows meanwhile.
 const RETRIES_MAX: usize = 16;
+
+/// Times that it is run at once; from then on, it waits for its turn.
+const RETRIES_AT_ONCE: usize = 2;
 
 impl Session {
     /// Takes note of a statement whose future was dropped: it failed.
@@ -69,24 +73,36 @@ impl Session {
         Err(Error::new(ErrorKind::Invalid, "SQL-0404", message).sqlstate("25006"))
     }
 
-    pub(super) async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+    /// Runs a change, in the open transaction or in one of its own.
+    ///
+    /// # Returns
+    /// What was changed; outside a transaction, once it is committed and can be read.
+    pub(super) async fn change(&mut self, change: Change<'_>, parameters: &[ScalarValue]) -> Result<Changed> {
         if self.transaction.is_some() {
             return self.change_once(&change, parameters).await;
         }
-        for _ in 0..RETRIES_MAX {
+        let database = self.database.clone();
+        let mut turn = None;
+        for attempt in 0..RETRIES_MAX {
+            if attempt == RETRIES_AT_ONCE {
+                // Those that lose again and again take turns, so that each of them gets on.
+                turn = Some(database.take_turn().await);
+            }
             let mut transaction = Transaction::new(self.newest_pin().await?, true);
+            transaction.repeats = true;
             transaction.only_reads = crate::settings::only_reads(&self.settings);
             self.transaction = Some(transaction);
             let changed = self.change_once(&change, parameters).await;
             let transaction = self.transaction.take().expect("set above");
-            let count = changed?;
+            let changed = changed?;
             match self.finish(transaction).await {
-                Ok(()) => return Ok(count),
-                // Somebody else changed the same rows first: look again and decide anew.
-                Err(error) if error.state() == "40001" => continue,
+                Ok(()) => return Ok(changed),
+                // Somebody else changed the same rows first: look again, once that can be seen, and decide anew.
+                Err(error) if error.state() == "40001" => database.wait_for_newest().await?,
                 Err(error) => return Err(error),
-            }
+            };
         }
+        drop(turn);
         Err(Error::new(
             ErrorKind::Conflict,
             "TABLE-0102",
@@ -96,7 +112,7 @@ impl Session {
         .attempt("run the statement again"))
     }
 
-    async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<usize> {
+    async fn change_once(&mut self, change: &Change<'_>, parameters: &[ScalarValue]) -> Result<Changed> {
         self.refuse_if_only_reads()?;
         let view = self.read_view(None).await?;
         let transaction = self
@@ -105,9 +121,12 @@ impl Session {
             .ok_or_else(|| Error::bug("a change outside a transaction"))?;
         match change {
             Change::Insert(insert) => crate::dml::insert(&view, transaction, insert, parameters).await,
-            Change::Update(update) => crate::dml::update(view, transaction, update, parameters).await,
-            Change::Delete(delete) => crate::dml::delete(view, transaction, delete, parameters).await,
-            Change::Truncate(truncate) => crate::dml::truncate(&view, transaction, truncate).map(|()| 0),
+            Change::Update(update) => crate::dml::update(&view, transaction, update, parameters).await,
+            Change::Delete(delete) => crate::dml::delete(&view, transaction, delete, parameters).await,
+            Change::Truncate(truncate) => {
+                crate::dml::truncate(&view, transaction, truncate)?;
+                Ok(Changed::default())
+            }
         }
     }
 

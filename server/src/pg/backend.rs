@@ -202,6 +202,7 @@ impl Outgoing {
     pub(super) fn error(&mut self, severity: &str, error: &Error, offset: usize) {
         let position = error.sql_position().map(|position| (position + offset).to_string());
         let detail = error.detail();
+        let (table, constraint) = error.constraint().unzip();
         let fields = [
             (b'S', Some(severity)),
             (b'V', Some(severity)),
@@ -210,6 +211,9 @@ impl Outgoing {
             (b'D', detail.as_deref()),
             (b'H', error.hint()),
             (b'P', position.as_deref()),
+            (b's', table.and(Some("public"))),
+            (b't', table),
+            (b'n', constraint),
             // The stable code stands where PostgreSQL names a routine of its source.
             (b'R', Some(error.code())),
         ];

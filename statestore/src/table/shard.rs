@@ -1,5 +1,6 @@
 //! One shard of a versioned table: slots, versions, index, garbage.
 
+use super::secondary::Secondary;
 use super::{TableSchema, TableStatistics};
 use crate::retention::expired;
 use crate::{Changes, Epoch, Error, KeyIndex, Result, RowStore, RowView};
@@ -22,6 +23,8 @@ pub(super) struct Shard {
     weights: Vec<i64>,
     multiset: bool,
     index: KeyIndex,
+    /// Further indexes, over all versions; a position whose index was dropped stays empty.
+    secondary: Vec<Option<Secondary>>,
     /// Slots by the epoch they ended in, ascending.
     garbage: VecDeque<(u64, u32)>,
     live_rows: i64,
@@ -42,6 +45,7 @@ impl Shard {
             weights: Vec::new(),
             multiset: !schema.unique,
             index: KeyIndex::default(),
+            secondary: Vec::new(),
             garbage: VecDeque::new(),
             live_rows: 0,
             readable_from: Epoch::ZERO,
@@ -49,6 +53,41 @@ impl Shard {
             history_bytes: 0,
             history_from: Epoch::ZERO,
         }
+    }
+
+    /// Adds an index at a position, which has what is written from now on.
+    ///
+    /// # Returns
+    /// The slots whose versions are to be added to it, by [`Shard::fill_secondary`].
+    pub(super) fn add_secondary(&mut self, position: usize, columns: Vec<usize>) -> Range<u32> {
+        self.secondary.resize_with(position + 1, || None);
+        self.secondary[position] = Some(Secondary::new(columns));
+        0..self.created.len() as u32
+    }
+
+    /// Adds the versions in some slots to an index, if it is there still.
+    pub(super) fn fill_secondary(&mut self, position: usize, slots: Range<u32>) {
+        let Some(Some(index)) = self.secondary.get_mut(position) else {
+            return;
+        };
+        let slots: Vec<u32> = slots.filter(|slot| self.ended[*slot as usize] != 0).collect();
+        index.add_stored(&self.rows, &slots);
+    }
+
+    pub(super) fn drop_secondary(&mut self, position: usize) {
+        if let Some(index) = self.secondary.get_mut(position) {
+            *index = None;
+        }
+    }
+
+    /// A further index; `None`: it was dropped.
+    pub(super) fn secondary(&self, position: usize) -> Option<&Secondary> {
+        self.secondary.get(position)?.as_ref()
+    }
+
+    /// Whether the version of a slot is the newest of its row, and not deleted.
+    pub(super) fn is_live(&self, slot: u32) -> bool {
+        self.ended[slot as usize] == LIVE
     }
 
     pub(super) fn rows(&self) -> &RowStore {
@@ -136,6 +175,9 @@ impl Shard {
         if !slots.is_empty() && schema.unique {
             self.rows.write(&slots, changes.rows().columns(), &sources);
         }
+        for index in self.secondary.iter_mut().flatten() {
+            index.add(&self.rows, changes.rows(), &slots, &sources);
+        }
         Ok(())
     }
 
@@ -203,6 +245,8 @@ impl Shard {
         {
             self.garbage.pop_front();
             self.unlink(slot);
+            let indexes = self.secondary.iter_mut().flatten();
+            indexes.for_each(|index| index.remove(slot));
             self.ended[slot as usize] = 0;
             self.rows.release(slot);
         }
@@ -275,7 +319,8 @@ impl Shard {
             + self.previous.capacity() * 4
             + self.weights.capacity() * 8
             + self.garbage.capacity() * 16;
-        let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + self.history_bytes;
+        let secondary: usize = self.secondary.iter().flatten().map(Secondary::memory_bytes).sum();
+        let bytes = own + self.rows.memory_bytes() + self.index.memory_bytes() + secondary + self.history_bytes;
         TableStatistics {
             rows: self.live_rows.max(0) as u64,
             versions,

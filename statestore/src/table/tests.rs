@@ -232,3 +232,75 @@ fn catch_up(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64,
         table.apply(shard_for(table, &changes), Epoch(epoch), &changes).unwrap();
     }
 }
+
+#[test]
+fn a_unique_key_finds_the_version_of_each_epoch() {
+    let (_, retention) = table(true, 1);
+    let by_key = table(true, 1).0;
+    let keys = vec![UniqueKey {
+        name: "t_value_key".into(),
+        columns: vec![1],
+    }];
+    let table = VersionedTable::new(by_key.schema().clone(), 1, true, retention.clone(), 0).with_keys(None, keys);
+    let apply = |epoch, rows: &[(&str, i64, i64)]| table.apply(0, Epoch(epoch), &batch(&table, rows)).unwrap();
+    let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![Some(1), Some(2), None]))];
+    let keys_at = |epoch| {
+        let found = table
+            .lookup_unique(0, &values, &retention.pin(Epoch(epoch)).unwrap())
+            .unwrap();
+        let keys = found.rows.column(0).as_string::<i32>().iter().flatten();
+        let keys: Vec<String> = keys.map(String::from).collect();
+        found.key_of_row.into_iter().zip(keys).collect::<Vec<_>>()
+    };
+    let shown = |rows: &[(usize, &str)]| rows.iter().map(|(at, key)| (*at, key.to_string())).collect::<Vec<_>>();
+    apply(1, &[("a", 1, 1), ("b", 2, 1)]);
+    apply(2, &[("a", 1, -1), ("c", 1, 1)]);
+    apply(3, &[("b", 2, -1), ("c", 1, -1), ("c", 2, 1)]);
+    assert_eq!(keys_at(1), shown(&[(0, "a"), (1, "b")]));
+    assert_eq!(keys_at(2), shown(&[(0, "c"), (1, "b")]));
+    assert_eq!(keys_at(3), shown(&[(1, "c")]));
+    retention.keep_from(Epoch(3));
+    apply(4, &[("d", 1, 1)]);
+    assert_eq!(keys_at(4), shown(&[(0, "d"), (1, "c")]));
+    assert_eq!(table.newest_unique(0, &values).unwrap().key_of_row, [0, 1]);
+}
+
+#[test]
+fn an_index_made_late_has_every_version_and_each_row_as_often_as_it_counts() {
+    let (table, retention) = table(false, 2);
+    let apply = |shard, epoch, rows: &[(&str, i64, i64)]| {
+        table.apply(shard, Epoch(epoch), &batch(&table, rows)).unwrap();
+    };
+    apply(0, 1, &[("a", 1, 2), ("b", 2, 1)]);
+    apply(1, 1, &[("c", 1, 1)]);
+    apply(0, 2, &[("a", 1, -1), ("d", 1, 1)]);
+    let index = table.create_index(vec![1]);
+    apply(1, 3, &[("c", 1, -1), ("e", 1, 1)]);
+    let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![Some(1), None]))];
+    let keys_at = |epoch| {
+        let pin = retention.pin(Epoch(epoch)).unwrap();
+        let found = table.lookup_index(index, &values, &pin).unwrap().unwrap();
+        let mut keys: Vec<String> = found
+            .rows
+            .column(0)
+            .as_string::<i32>()
+            .iter()
+            .flatten()
+            .map(String::from)
+            .collect();
+        keys.sort();
+        keys.join("")
+    };
+    assert_eq!(
+        (keys_at(1), keys_at(2), keys_at(3)),
+        ("aac".into(), "acd".into(), "ade".into())
+    );
+    table.drop_index(index);
+    assert!(
+        table
+            .lookup_index(index, &values, &retention.pin(Epoch(3)).unwrap())
+            .unwrap()
+            .is_none()
+    );
+    assert!(table.indexes().is_empty());
+}

@@ -1,0 +1,98 @@
+//! Rows on their way into a table: computed, cast as an assignment casts, and checked.
+
+use crate::catalog::Table;
+use crate::database::Database;
+use crate::error::from_datafusion;
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use cenote_statestore::{Changes, Error, ErrorKind, Result};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use futures::TryStreamExt;
+use std::sync::Arc;
+
+/// Runs a plan to its end.
+pub(crate) async fn run(state: &SessionState, plan: LogicalPlan) -> Result<RecordBatch> {
+    let physical = state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+    let schema = physical.schema();
+    let stream = crate::threads::compute(state, physical)?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
+    Ok(concat_batches(&schema, &batches)?)
+}
+
+/// Rows in a table's own types.
+pub(crate) fn conform(rows: RecordBatch, columns: &SchemaRef) -> Result<RecordBatch> {
+    let arrays = rows
+        .columns()
+        .iter()
+        .zip(columns.fields())
+        .map(|(array, field)| assign(array, field));
+    Changes::batch(nullable(columns), arrays.collect::<Result<Vec<_>>>()?, rows.num_rows())
+}
+
+pub(crate) fn nullable(columns: &SchemaRef) -> SchemaRef {
+    let fields: Vec<Field> = columns
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true))
+        .collect();
+    Arc::new(arrow::datatypes::Schema::new(fields))
+}
+
+/// Casts a value to a column's type as an assignment does.
+///
+/// # Errors
+/// 22003: out of range. 22P02: a text that is not of the type.
+pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    if array.data_type() == field.data_type() {
+        return Ok(array.clone());
+    }
+    let options = CastOptions {
+        safe: false,
+        ..CastOptions::default()
+    };
+    if let (DataType::Utf8, DataType::Binary) = (array.data_type(), field.data_type()) {
+        let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
+        return crate::pgtext::parse_array(&texts, field.data_type());
+    }
+    let via = match (array.data_type(), field.data_type()) {
+        (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
+        (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
+            crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
+        }
+        (DataType::Float64, DataType::Float32) => {
+            let narrowed = crate::casts::narrowed(arrow::array::AsArray::as_primitive(array));
+            narrowed.map_err(|error| from_datafusion(error).fact("column", field.name()))?
+        }
+        _ => array.clone(),
+    };
+    cast_with_options(&via, field.data_type(), &options).map_err(|error| {
+        crate::error::from_datafusion(datafusion::error::DataFusionError::ArrowError(Box::new(error), None))
+            .fact("column", field.name())
+            .fact("type", crate::types::type_name(field.data_type()))
+    })
+}
+
+/// Refuses rows that a table does not take: NULL where it has none, texts beyond their length, a CHECK that is false.
+///
+/// # Arguments
+/// - `rows`: the columns that users see.
+pub(crate) async fn check_rows(database: &Arc<Database>, table: &Table, rows: &RecordBatch) -> Result<()> {
+    for (column, array) in table.definition.columns.iter().zip(rows.columns()) {
+        if column.not_null && array.null_count() > 0 {
+            let message = format!(
+                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                column.name, table.definition.name
+            );
+            let error = Error::new(ErrorKind::Invalid, "TABLE-0104", message).sqlstate("23502");
+            let first = (0..array.len()).find(|row| array.is_null(*row)).unwrap_or_default();
+            return Err(error.telling(crate::constraints::failing_row(rows, first)?));
+        }
+    }
+    crate::lengths::check(&table.definition.columns, &table.lengths, rows)?;
+    if table.definition.constraints.checks.is_empty() {
+        return Ok(());
+    }
+    table.checks(database).await?.check(&table.definition.name, rows)
+}
