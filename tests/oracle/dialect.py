@@ -23,29 +23,61 @@ is brought together:
 """
 import datetime
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 
 @dataclass(frozen=True)
 class Sql:
-    """One piece of SQL in both dialects."""
+    """One piece of SQL in both dialects. `tree` is what it was made of (a `Fill` or a `Listed`), for the shrinker."""
 
     pg: str
     duck: str
+    tree: object = field(default=None, compare=False, repr=False)
+    kind: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A template with its parts."""
+
+    template: str
+    duck_template: str | None
+    parts: dict
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Pieces strung together, each of which could go."""
+
+    pieces: tuple
+    separator: str
+
+
+NOTHING = Sql("", "")
 
 
 def sql(template, duck_template=None, **parts):
     """Fills a template in both dialects. A part with `.pg` and `.duck` is filled in by dialect, others as they are."""
     def fill(text, side):
         return text.format(**{k: getattr(v, side) if hasattr(v, side) else v for k, v in parts.items()})
-    return Sql(fill(template, "pg"), fill(duck_template or template, "duck"))
+    return Sql(fill(template, "pg"), fill(duck_template or template, "duck"), Fill(template, duck_template, parts))
 
 
 def join(pieces, separator=", "):
     """Strings pieces together."""
-    pieces = list(pieces)
-    return Sql(separator.join(p.pg for p in pieces), separator.join(p.duck for p in pieces))
+    pieces = tuple(pieces)
+    return Sql(separator.join(p.pg for p in pieces), separator.join(p.duck for p in pieces), Listed(pieces, separator))
+
+
+def optional(piece):
+    """A piece that the shrinker may leave out."""
+    return replace(piece, kind="optional")
+
+
+def of_kind(piece, kind):
+    """A piece that the shrinker may put in the place of another of the same kind that holds it."""
+    return replace(piece, kind=kind)
 
 
 def duck_cast(piece, kind):
@@ -59,7 +91,7 @@ def order_item(column, descending, nulls_first):
     default_first = descending
     first = default_first if nulls_first is None else nulls_first
     said = f" NULLS {'FIRST' if first else 'LAST'}"
-    return Sql(f"{column} {direction}{'' if nulls_first is None else said}", f"{column} {direction}{said}")
+    return sql(f"{{c}} {direction}{'' if nulls_first is None else said}", f"{{c}} {direction}{said}", c=column)
 
 
 def quoted(text):

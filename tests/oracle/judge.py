@@ -5,17 +5,18 @@
 | `commits` | 1 | as they are | where the case says | none |
 | `batched` | 4 | merged into transactions at random | at random | SIGKILL in the middle |
 
-After the last commit both modes must also give the same digest for every table, view and operator state, and the
-query of each view must give the same rows when asked ad hoc.
+After the last commit both modes must also give the same digest for every table, view and operator state. The query of
+each view must give the same rows when asked ad hoc, half way and at the end; a view that is refused as not supported in
+a materialized view is made a plain one, so that its query is still asked.
 """
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-import duckdb
 import psycopg
 
 from . import compare
+from .cases import Duck
 from .dialect import fetched
 from .targets import Refused
 
@@ -38,29 +39,37 @@ class Truth:
     @classmethod
     def of(cls, case):
         truth = cls(case)
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
-        try:
+        with Duck() as duck:
             for table in case.tables:
-                connection.execute(table.create().duck)
-            for view in case.views:
-                connection.execute(f"CREATE VIEW {view.name} AS {view.relation.duck}")
+                duck.run(table.create().duck)
+            stale = {view.name for view in case.views}
             for step in range(len(case.commits) + 1):
                 for statement in case.commits[step - 1] if step else ():
-                    connection.execute(statement.sql().duck)
+                    duck.run(statement.sql().duck)
+                    stale.add(statement.table)
                 for view in case.views:
-                    truth.rows[step, view.name] = decoded(connection, f"SELECT * FROM {view.name}", view.relation.columns)
-        finally:
-            connection.close()
+                    truth._ask(duck, view, step, stale)
+                stale = set()
         return truth
 
+    def _ask(self, duck, view, step, stale):
+        """Asks again when something that the view reads may have changed."""
+        if view.name not in stale and not view.uses & stale:
+            self.rows[step, view.name] = self.rows[step - 1, view.name]
+            return
+        stale.add(view.name)
+        query = view.relation.duck
+        if any(view.name in other.uses for other in self.case.views):
+            duck.run(f"CREATE OR REPLACE TABLE {view.name} AS {query}")
+            query = f"SELECT * FROM {view.name}"
+        self.rows[step, view.name] = decoded(duck, query, view.relation.columns)
 
-def decoded(connection, query, columns):
+
+def decoded(duck, query, columns):
     """The rows of a query of DuckDB's, in canonical form."""
     inner = ", ".join(f"x{i}" for i in range(len(columns)))
     listed = ", ".join(fetched(f"x{i}", c.type) for i, c in enumerate(columns))
-    rows = connection.execute(f"SELECT {listed} FROM ({query}) AS q({inner})").fetchall()
-    return [compare.expected_row(row, columns) for row in rows]
+    return compare.expected_rows(duck.run(f"SELECT {listed} FROM ({query}) AS q({inner})"), columns)
 
 
 @dataclass
@@ -73,6 +82,8 @@ class Run:
     mode: str
     adhoc: bool = True
     refused: dict = field(default_factory=dict)
+    refused_adhoc: dict = field(default_factory=dict)
+    absent: set = field(default_factory=set)
     checks: int = 0
 
     def __post_init__(self):
@@ -106,36 +117,54 @@ class Run:
 
     def _create_views(self):
         for view in self.case.views:
-            if self.created.get(view.name, -1) <= self.step and not view.uses & self.refused.keys():
-                if view.name in self.created:
-                    self._create(view)
+            if self.created.get(view.name, -1) <= self.step and view.name in self.created:
+                self._create(view)
 
     def _create(self, view):
+        """Makes a view; one that is refused as a materialized view becomes a plain one, to be asked ad hoc."""
         self.created.pop(view.name)
+        if below := view.uses & self.absent:
+            self.refused[view.name] = f"over {min(below)}, which was refused altogether"
+            self.absent.add(view.name)
+            return
         try:
             self.target.create_view(view.name, view.relation)
         except Refused as error:
             self.refused[view.name] = str(error).splitlines()[0]
+            self._create_plain(view)
         except psycopg.Error as error:
             raise Mismatch("create", self.target, self.step, view.name, f"cannot be created: {error}") from error
 
+    def _create_plain(self, view):
+        try:
+            self.target.create_plain_view(view.name, view.relation)
+        except Refused:
+            self.absent.add(view.name)
+        except psycopg.Error as error:
+            raise Mismatch("create", self.target, self.step, view.name, f"cannot be created as a plain view: {error}") from error
+
     @property
-    def live(self):
-        return [v for v in self.case.views if v.name not in self.created and v.name not in self.refused]
+    def there(self):
+        return [v for v in self.case.views if v.name not in self.created and v.name not in self.absent]
 
     def check(self):
-        """Compares all views as they stand."""
-        for view in self.live:
-            self._compare(view, f"SELECT * FROM {view.name}", view.name)
+        """Compares all materialized views as they stand."""
+        for view in self.there:
+            if view.name not in self.refused:
+                self._compare(view, f"SELECT * FROM {view.name}", view.name)
 
     def check_adhoc(self):
-        for view in self.live:
+        """Asks the query of every view, those too that were refused as materialized views."""
+        for view in self.there:
             if self.adhoc:
-                self._compare(view, view.relation.pg, f"the ad-hoc query of {view.name}")
+                self._compare(view, view.relation.pg, f"the ad-hoc query of {view.name}", adhoc=True)
 
-    def _compare(self, view, query, subject):
+    def _compare(self, view, query, subject, adhoc=False):
         try:
             oids, rows = self.target.read(query)
+        except Refused as error:
+            self.refused_adhoc[view.name] = str(error).splitlines()[0]
+            return
         except psycopg.Error as error:
             raise Mismatch("read", self.target, self.step, subject, f"cannot be read: {error}") from error
         if rows is None:
@@ -144,13 +173,10 @@ class Run:
         columns = view.relation.columns
         if oids is not None and (wrong := wrong_types(oids, columns)):
             raise Mismatch("types", self.target, self.step, subject, wrong)
-        if not self.target.exact_float_sums:
-            loosened = self._loosened(view)
-        else:
-            loosened = self.truth.rows[self.step, view.name]
-        missing, extra = compare.differences(loosened, [compare.got_row(r, columns) for r in rows], columns)
+        want = self.truth.rows[self.step, view.name] if self.target.exact_float_sums else self._loosened(view)
+        missing, extra = compare.differences(want, compare.got_rows(rows, columns), columns)
         if missing or extra:
-            raise Mismatch("rows", self.target, self.step, subject, difference_text(missing, extra))
+            raise Mismatch("adhoc" if adhoc else "rows", self.target, self.step, subject, difference_text(missing, extra))
 
     def _loosened(self, view):
         """For PostgreSQL, whose float sums depend on row order: any finite sum is accepted."""
@@ -160,7 +186,7 @@ class Run:
     def end(self):
         """Drops what the case made."""
         for view in reversed(self.case.views):
-            self.target.drop("MATERIALIZED VIEW", view.name)
+            self.target.drop("VIEW" if view.name in self.refused else "MATERIALIZED VIEW", view.name)
         for table in self.case.tables:
             self.target.drop("TABLE", table.name)
 
@@ -199,6 +225,7 @@ class Verdict:
     error: Exception | None = None
     checks: int = 0
     refused: dict = field(default_factory=dict)
+    refused_adhoc: dict = field(default_factory=dict)
 
 
 def judge(cases, commits_target, batched_target, adhoc=True):
@@ -215,6 +242,8 @@ def judge(cases, commits_target, batched_target, adhoc=True):
             run = watched.run = Run(verdict.case, commits_target, truths[verdict.case.seed], "commits", adhoc)
             run.begin()
             run.check()
+            run.advance(0.6)
+            run.check_adhoc()
             run.advance(1)
             run.check_adhoc()
             digests[verdict.case.seed] = commits_target.digests(f"o{verdict.case.seed}_")
@@ -269,6 +298,7 @@ class _Watched:
             self.verdict.checks += self.run.checks
             self.run.checks = 0
             self.verdict.refused.update(self.run.refused)
+            self.verdict.refused_adhoc.update(self.run.refused_adhoc)
         return True
 
     def _clean(self):

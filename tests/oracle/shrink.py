@@ -2,8 +2,12 @@
 import time
 from dataclasses import replace
 
-from .cases import Insert, View
+import duckdb
+
+from .cases import Duck, Insert
+from .dialect import NOTHING, Fill, Listed, Sql, join, sql
 from .expressions import Expr
+from .relations import Relation, made_of
 
 
 def shrink(case, fails, seconds):
@@ -63,14 +67,70 @@ def _fewer_commits(case):
 
 
 def _simpler_views(case):
-    """A view becomes one of the subqueries in it; or is made before any data."""
+    """A view is made before any data; or its query loses a part, as long as DuckDB can still run it."""
     for i, view in enumerate(case.views):
-        if any(view.name in other.uses for other in case.views):
-            continue
-        for part in view.relation.parts:
-            yield _with_view(case, i, View(view.name, part, view.created_after))
         if view.created_after:
             yield replace(case, views=tuple(replace(v, created_after=0) for v in case.views))
+    with Duck() as duck:
+        for table in case.tables:
+            duck.run(table.create().duck)
+        for i, view in enumerate(case.views):
+            for relation in _typed(duck, view.relation):
+                yield _with_view(case, i, replace(view, relation=relation))
+            duck.run(f"CREATE VIEW {view.name} AS {view.relation.duck}")
+
+
+def _typed(duck, relation):
+    """Smaller relations that DuckDB can run, with the columns that are left; none of another type than before."""
+    before = _described(duck, relation)
+    for piece in smaller(relation):
+        columns = {c.pg: c for c in getattr(piece, "columns", relation.columns)}
+        if (after := _described(duck, piece)) is None or not after.keys() <= columns.keys():
+            continue
+        if piece.tree is None or isinstance(piece, Relation) or all(before.get(n) == kind for n, kind in after.items()):
+            yield replace(made_of(piece, [columns[n] for n in after]), name=getattr(piece, "name", None))
+
+
+def _described(duck, piece):
+    """Name and type of every column, or None."""
+    try:
+        return {r[0]: r[1] for r in duck.run(f"DESCRIBE {piece.duck}")}
+    except duckdb.Error:
+        return None
+
+
+def smaller(piece):
+    """Pieces of SQL like this one with something left out: one of its own parts of the same kind instead, or a part less."""
+    tree = piece.tree
+    if isinstance(tree, Listed):
+        for i, one in enumerate(tree.pieces):
+            rest = tree.pieces[:i], tree.pieces[i + 1:]
+            if len(tree.pieces) > 1:
+                yield join([*rest[0], *rest[1]], tree.separator)
+            yield from (join([*rest[0], less, *rest[1]], tree.separator) for less in smaller(one))
+    elif isinstance(tree, Fill):
+        if getattr(piece, "kind", ""):
+            yield from _like_it(piece.kind, tree)
+        for name, part in tree.parts.items():
+            if getattr(part, "kind", "") == "optional":
+                yield _filled(piece, tree, name, NOTHING)
+            if hasattr(part, "tree"):
+                yield from (_filled(piece, tree, name, less) for less in smaller(part))
+
+
+def _like_it(kind, tree):
+    """The nearest pieces inside of the same kind."""
+    for part in tree.parts.values() if isinstance(tree, Fill) else tree.pieces:
+        if getattr(part, "kind", "") == kind and kind != "optional":
+            yield part
+        elif getattr(part, "tree", None):
+            yield from _like_it(kind, part.tree)
+
+
+def _filled(piece, tree, name, part):
+    """The piece with another part."""
+    made = sql(tree.template, tree.duck_template, **{**tree.parts, name: part})
+    return replace(piece, pg=made.pg, duck=made.duck, tree=made.tree) if isinstance(piece, (Sql, Expr)) else replace(made, kind=piece.kind)
 
 
 def _with_view(case, i, view):

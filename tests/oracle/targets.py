@@ -1,7 +1,9 @@
 """What is judged: a Cenote server, another PostgreSQL server (which checks the oracle), or DuckDB (its self-test)."""
-import duckdb
 import psycopg
 from harness import Server
+
+from .cases import Duck
+from .relations import NAMES
 
 
 class Refused(Exception):
@@ -47,12 +49,21 @@ class CenoteTarget:
         except psycopg.errors.FeatureNotSupported as error:
             raise Refused(str(error)) from error
 
+    def create_plain_view(self, name, relation):
+        try:
+            self.connection.execute(f"CREATE VIEW {name} AS {relation.pg}")
+        except psycopg.errors.FeatureNotSupported as error:
+            raise Refused(str(error)) from error
+
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind} IF EXISTS {name}")
 
     def read(self, query):
         """The rows of a query, with the type OIDs of its columns."""
-        cursor = self.connection.execute(query)
+        try:
+            cursor = self.connection.execute(query)
+        except psycopg.errors.FeatureNotSupported as error:
+            raise Refused(str(error)) from error
         return [c.type_code for c in cursor.description], cursor.fetchall()
 
     def digests(self, prefix):
@@ -119,36 +130,64 @@ class PostgresTarget(_Standing, CenoteTarget):
 
 
 class DuckTarget(_Standing):
-    """DuckDB as what is judged, with a fault to inject: `spoil(query, rows)` may change what a read gives."""
+    """DuckDB as what is judged, with faults to inject.
+
+    # Arguments
+    - `spoil(query, rows)`: may change what a read gives.
+    - `mutate(text)`: may change the SQL of a view: DuckDB then answers another query.
+    - `refuse(text)`: whether a view is refused as not supported.
+    - `forget`: whether a restart loses the last commit.
+    """
 
     exact_float_sums = True
 
-    def __init__(self, spoil=lambda query, rows: rows):
-        self.connection = duckdb.connect()
-        self.connection.execute("SET TimeZone = 'UTC'")
-        self.spoil, self.shapes = spoil, {}
+    def __init__(self, spoil=lambda query, rows: rows, mutate=lambda text: text, refuse=lambda text: False, forget=False):
+        self.spoil, self.mutate, self.refuse, self.forget = spoil, mutate, refuse, forget
+        self.shapes, self.last, self.duck = {}, [], Duck()
 
     def __str__(self):
         return "DuckDB"
 
     def run(self, statements):
+        self.last = []
         for statement in statements:
-            self.connection.execute(statement.duck)
+            if self.forget and "CREATE" not in statement.duck:
+                table = NAMES.search(statement.duck)[0]
+                self.last.append((table, self.duck.run(f"SELECT * FROM {table}")))
+            self.duck.run(statement.duck)
+
+    def restart(self):
+        for table, rows in reversed(self.last):
+            self.duck.run(f"DELETE FROM {table}")
+            for row in rows:
+                self.duck.connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
 
     def abandon(self):
         pass
 
     def create_view(self, name, relation):
-        self.connection.execute(f"CREATE VIEW {name} AS {relation.duck}")
+        if self.refuse(relation.duck):
+            raise Refused("not supported in a materialized view yet: that")
+        self.create_plain_view(name, relation)
         self.shapes[f"SELECT * FROM {name}"] = relation.columns
 
+    def create_plain_view(self, name, relation):
+        self.duck.run(f"CREATE VIEW {name} AS {self.mutate(relation.duck)}")
+        self.shapes[relation.pg] = relation.columns, relation.duck
+
     def drop(self, kind, name):
-        self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
+        self.duck.run(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
 
     def read(self, query):
         from .judge import decoded
-        columns = self.shapes.get(query)
-        if columns is None:  # the query itself, not a view: nothing of its own to say
-            return None, None
-        rows = [tuple(getattr(v, "exact", v) for v in row) for row in decoded(self.connection, query, columns)]
+        columns, text = self.shapes[query] if isinstance(self.shapes[query][0], tuple) else (self.shapes[query], query)
+        rows = [tuple(getattr(v, "exact", v) for v in row) for row in decoded(self.duck, text, columns)]
         return None, self.spoil(query, rows)
+
+    def digests(self, prefix):
+        """A stand-in for state: the bag of rows of every view."""
+        views = {q.split()[-1]: sorted(map(repr, self.read(q)[1])) for q in self.shapes if q.startswith(f"SELECT * FROM {prefix}")}
+        return {name: (hash(tuple(rows)), len(rows)) for name, rows in views.items()}
+
+    def close(self):
+        self.duck.close()
