@@ -152,3 +152,44 @@ def _same(want, got):
 
 def shown(row):
     return tuple(str(v[0]) if isinstance(v, tuple) else v for v in row)
+
+
+def pg_text(value, kind):
+    """A canonical value as PostgreSQL writes it; None for what is known only approximately."""
+    if isinstance(value, Approximate):
+        return None
+    if value is None:
+        return "NULL"
+    if isinstance(value, tuple):
+        return format(value[0], "f")
+    writer = _WRITERS.get(kind.family, str)
+    return writer(value, kind) if writer is not str else str(value)
+
+
+def _float_text(value, kind):
+    if isinstance(value, str) or not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    digits, exponent = f"{value:.16e}".split("e")
+    for places in range(17):
+        digits, exponent = f"{value:.{places}e}".split("e")
+        if canonical(float(f"{digits}e{exponent}"), kind) == value:
+            break
+    if -5 < int(exponent) < (6 if kind.bits == 32 else 15):
+        return format(Decimal(f"{digits}e{exponent}"), "f")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}e{exponent}"
+
+
+def _instant_text(value, kind):
+    moment = _EPOCH + datetime.timedelta(microseconds=value)
+    text = f"{moment.year:04d}-{moment:%m-%d %H:%M:%S}" + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "")
+    return text + ("+00" if kind.family == "timestamptz" else "")
+
+
+_WRITERS = {
+    "bool": lambda value, _: "t" if value else "f",
+    "bytes": lambda value, _: f"\\x{value.hex()}",
+    "date": lambda value, _: f"{value.year:04d}-{value.month:02d}-{value.day:02d}",
+    "float": _float_text,
+    "timestamp": _instant_text,
+    "timestamptz": _instant_text,
+}

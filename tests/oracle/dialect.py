@@ -10,11 +10,14 @@ is brought together:
 | `sum(bigint)` | numeric | hugeint | expected as numeric of scale 0 |
 | `sum(int)` | bigint | hugeint | expected as bigint |
 | `avg(int or numeric)` | numeric | double | DuckDB gives sum and count; compared to the digits that came back |
-| `sum`, `avg` of doubles | depends on order | depends on order | Cenote's rule: the exact sum, rounded once; DuckDB gives the list |
+| `sum`, `avg` of doubles | depends on order; too large is an error | depends on order | Cenote's rule: the exact sum, rounded once, an infinity when too large; DuckDB gives the list |
 | order of NULLs | last, first when DESC | last | always written out in DuckDB |
 | order of text | collation | bytes | bytes: PostgreSQL must run with the C collation |
 | order of NaN | above all numbers | the same | |
 | `-0.0` | equal to `0.0` | the same | equal when compared |
+| upper and lower case | locale | Unicode | Unicode: PostgreSQL must run with the character type C.UTF-8 |
+| `encode(bytes, 'hex')` | lower case | `hex` is upper case | `lower(hex(...))` in DuckDB |
+| FULL JOIN with a residual | refused | runs | not compared with PostgreSQL |
 | `extract` | numeric | bigint | cast to INT in both |
 | `date - date` | integer | bigint | cast in DuckDB |
 | bytea literals | `'\\x00ff'` | `'\\x00\\xff'` | written per dialect |

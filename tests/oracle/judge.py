@@ -10,7 +10,6 @@ each view must give the same rows when asked ad hoc, half way and at the end; a 
 a materialized view is made a plain one, so that its query is still asked.
 """
 import random
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import psycopg
@@ -24,9 +23,10 @@ from .targets import Refused
 class Mismatch(Exception):
     """A wrong answer: which view, where, and how it differs."""
 
-    def __init__(self, kind, target, step, subject, text):
+    def __init__(self, kind, target, step, subject, text, query=""):
         super().__init__(f"{subject} on {target} after commit {step}: {text}")
-        self.kind = kind
+        self.kind, self.query = kind, query
+        self.state = text.splitlines()[0][:40] if kind in ("create", "read") else None
 
 
 @dataclass
@@ -65,6 +65,15 @@ class Truth:
         self.rows[step, view.name] = decoded(duck, query, view.relation.columns)
 
 
+    def lines(self, step, view):
+        """The rows of a view as the lines of a case file (see `cases/run_cases.py`)."""
+        columns = view.relation.columns
+        rows = [[compare.pg_text(v, c.type) for v, c in zip(row, columns)] for row in self.rows[step, view.name]]
+        if any(v is None or "\n" in v for row in rows for v in row):
+            return [f"-- {compare.shown(row)}" for row in self.rows[step, view.name]]
+        return sorted(f"--> {'|'.join(row)}" for row in rows) or ["-- no rows"]
+
+
 def decoded(duck, query, columns):
     """The rows of a query of DuckDB's, in canonical form."""
     inner = ", ".join(f"x{i}" for i in range(len(columns)))
@@ -84,10 +93,12 @@ class Run:
     refused: dict = field(default_factory=dict)
     refused_adhoc: dict = field(default_factory=dict)
     absent: set = field(default_factory=set)
+    errors: list = field(default_factory=list)
+    wrong: set = field(default_factory=set)
     checks: int = 0
 
     def __post_init__(self):
-        self.step = 0
+        self.step, self.broken = 0, False
         rng = random.Random(f"{self.case.seed} {self.mode}")
         self.created = {v.name: v.created_after for v in self.case.views}
         self.cuts = list(range(1, len(self.case.commits) + 1))
@@ -133,7 +144,15 @@ class Run:
             self.refused[view.name] = str(error).splitlines()[0]
             self._create_plain(view)
         except psycopg.Error as error:
-            raise Mismatch("create", self.target, self.step, view.name, f"cannot be created: {error}") from error
+            self._wrong(view, "create", view.name, f"cannot be created: {error}")
+
+    def _wrong(self, view, kind, subject, text):
+        """Keeps a wrong answer, and looks no more at the view nor at those over it."""
+        if not view.uses & self.wrong and view.name not in self.wrong:
+            self.errors.append(Mismatch(kind, self.target, self.step, subject, text, view.relation.pg))
+        self.wrong.add(view.name)
+        if kind == "create":
+            self.absent.add(view.name)
 
     def _create_plain(self, view):
         try:
@@ -141,11 +160,15 @@ class Run:
         except Refused:
             self.absent.add(view.name)
         except psycopg.Error as error:
-            raise Mismatch("create", self.target, self.step, view.name, f"cannot be created as a plain view: {error}") from error
+            self._wrong(view, "create", view.name, f"cannot be created as a plain view: {error}")
 
     @property
     def there(self):
-        return [v for v in self.case.views if v.name not in self.created and v.name not in self.absent]
+        made = [v for v in self.case.views if v.name not in self.created and v.name not in self.absent]
+        for view in made:
+            if view.uses & self.wrong:
+                self.wrong.add(view.name)
+        return [v for v in made if v.name not in self.wrong]
 
     def check(self):
         """Compares all materialized views as they stand."""
@@ -166,17 +189,21 @@ class Run:
             self.refused_adhoc[view.name] = str(error).splitlines()[0]
             return
         except psycopg.Error as error:
-            raise Mismatch("read", self.target, self.step, subject, f"cannot be read: {error}") from error
+            if self.target.gone():
+                raise
+            self._wrong(view, "read", subject, f"cannot be read: {error}")
+            return
         if rows is None:
             return
         self.checks += 1
         columns = view.relation.columns
         if oids is not None and (wrong := wrong_types(oids, columns)):
-            raise Mismatch("types", self.target, self.step, subject, wrong)
+            self._wrong(view, "types", subject, wrong)
+            return
         want = self.truth.rows[self.step, view.name] if self.target.exact_float_sums else self._loosened(view)
         missing, extra = compare.differences(want, compare.got_rows(rows, columns), columns)
         if missing or extra:
-            raise Mismatch("adhoc" if adhoc else "rows", self.target, self.step, subject, difference_text(missing, extra))
+            self._wrong(view, "adhoc" if adhoc else "rows", subject, difference_text(missing, extra))
 
     def _loosened(self, view):
         """For PostgreSQL, whose float sums depend on row order: any finite sum is accepted."""
@@ -219,23 +246,27 @@ def difference_text(missing, extra, most=5):
 
 @dataclass
 class Verdict:
-    """What came of one case."""
+    """What came of one case. `error`: the first of its `errors`."""
 
     case: object
-    error: Exception | None = None
+    errors: list = field(default_factory=list)
     checks: int = 0
     refused: dict = field(default_factory=dict)
     refused_adhoc: dict = field(default_factory=dict)
+
+    @property
+    def error(self):
+        return self.errors[0] if self.errors else None
 
 
 def judge(cases, commits_target, batched_target, adhoc=True):
     """Runs cases in both modes; the second mode restarts once for all of them.
 
     # Returns
-    One `Verdict` per case, in order. A case that failed in the first mode is not run in the second.
+    One `Verdict` per case, in order. A case that broke off in the first mode is not run in the second.
     """
     verdicts = [Verdict(case) for case in cases]
-    truths, digests = {}, defaultdict(dict)
+    truths, digests, wrong = {}, {}, {}
     for verdict in verdicts:
         with _Watched(verdict, commits_target) as watched:
             truths[verdict.case.seed] = Truth.of(verdict.case)
@@ -247,20 +278,21 @@ def judge(cases, commits_target, batched_target, adhoc=True):
             run.advance(1)
             run.check_adhoc()
             digests[verdict.case.seed] = commits_target.digests(f"o{verdict.case.seed}_")
+            wrong[verdict.case.seed] = run.wrong
     if batched_target is not None:
-        _batched([v for v in verdicts if v.error is None], batched_target, truths, digests, adhoc)
+        _batched([v for v in verdicts if v.case.seed in digests], batched_target, truths, digests, wrong, adhoc)
     return verdicts
 
 
-def _batched(verdicts, target, truths, digests, adhoc):
-    runs = {v.case.seed: Run(v.case, target, truths[v.case.seed], "batched", adhoc) for v in verdicts}
+def _batched(verdicts, target, truths, digests, wrong, adhoc):
+    runs = {v.case.seed: Run(v.case, target, truths[v.case.seed], "batched", adhoc, wrong=set(wrong[v.case.seed])) for v in verdicts}
     for verdict in verdicts:
         with _Watched(verdict, target, runs[verdict.case.seed], keep=True) as watched:
             watched.run.begin()
             watched.run.advance(0.5)
     target.restart()
     for verdict in verdicts:
-        if verdict.error is not None:
+        if verdict.case.seed not in runs or runs[verdict.case.seed].broken:
             continue
         with _Watched(verdict, target, runs[verdict.case.seed]) as watched:
             watched.run.check()
@@ -270,10 +302,11 @@ def _batched(verdicts, target, truths, digests, adhoc):
 
 
 def _same_digests(run, first, second):
-    for name in sorted(first.keys() | second.keys()):
-        if first.get(name) != second.get(name):
-            raise Mismatch("digest", run.target, run.step, name,
-                           f"digest {second.get(name)}, in mode `commits` {first.get(name)}")
+    different = [n for n in sorted(first.keys() | second.keys()) if first.get(n) != second.get(n)]
+    for view in run.there:
+        names = [n for n in different if f"{view.name}." in f"{n}."]
+        if names and view.name not in run.refused:
+            run._wrong(view, "digest", names[0], f"digest {second.get(names[0])}, in mode `commits` {first.get(names[0])}")
 
 
 class _Watched:
@@ -288,12 +321,16 @@ class _Watched:
     def __exit__(self, kind, error, _):
         if error is not None and not isinstance(error, Exception):
             return False
-        if isinstance(error, Exception):
-            self.verdict.error = error
-        if self.target.revive() and error is not None:
-            self.verdict.error = Mismatch("died", self.target, getattr(self.run, "step", 0), "the server", f"died or hung up: {error}")
+        if self.run:
+            self.verdict.errors += self.run.errors
+            self.run.errors = []
+            self.run.broken = error is not None
+        if self.target.revive():
+            error = Mismatch("died", self.target, getattr(self.run, "step", 0), "the server", f"died or hung up: {error}")
         elif self.run and (error is not None or not self.keep):
             self._clean()
+        if error is not None:
+            self.verdict.errors.append(error)
         if self.run:
             self.verdict.checks += self.run.checks
             self.run.checks = 0
@@ -306,4 +343,4 @@ class _Watched:
             self.target.abandon()
             self.run.end()
         except Exception as error:  # noqa: BLE001 - a second failure must not hide the first
-            self.verdict.error = self.verdict.error or error
+            self.verdict.errors.append(error)

@@ -22,26 +22,22 @@ def shrink(case, fails, seconds):
     """
     deadline = time.monotonic() + seconds
     progress = True
-    while progress and time.monotonic() < deadline:
+    while progress:
         progress = False
-        for smaller in _smaller(case):
-            if time.monotonic() > deadline:
-                break
-            if fails(smaller):
-                case, progress = smaller, True
-                break
+        for step in (_fewer_views, _fewer_commits, _simpler_views, _fewer_statements, _fewer_rows, _fewer_columns, _fewer_tables):
+            while (found := _first(step(case), fails, deadline)) is not None:
+                case, progress = found, True
     return case
 
 
-def _smaller(case):
-    """Cases with one part less, the largest parts first."""
-    yield from _fewer_views(case)
-    yield from _fewer_commits(case)
-    yield from _simpler_views(case)
-    yield from _fewer_statements(case)
-    yield from _fewer_rows(case)
-    yield from _fewer_columns(case)
-    yield from _fewer_tables(case)
+def _first(cases, fails, deadline):
+    """The first case that still fails, or None when there is none or no time."""
+    for case in cases:
+        if time.monotonic() > deadline:
+            return None
+        if fails(case):
+            return case
+    return None
 
 
 def _fewer_views(case):

@@ -75,9 +75,13 @@ class CenoteTarget:
         self.server.restart()
         self.connection = self._connect()
 
+    def gone(self):
+        """Whether the process died or the connection broke."""
+        return self.server.process.poll() is not None or self.connection.closed
+
     def revive(self):
         """Starts again on nothing when the process died or the connection broke; says whether it had to."""
-        if self.server.process.poll() is None and not self.connection.closed:
+        if not self.gone():
             return False
         self.server.close()
         self.server = Server(workers=self.workers)
@@ -99,6 +103,9 @@ class _Standing:
         pass
 
     def revive(self):
+        return False
+
+    def gone(self):
         return False
 
     def close(self):
@@ -124,6 +131,13 @@ class PostgresTarget(_Standing, CenoteTarget):
 
     def create_view(self, name, relation):
         self.connection.execute(f"CREATE VIEW {name} AS {relation.pg}")
+
+    def read(self, query):
+        """A sum of doubles that overflows is an error of PostgreSQL's, an infinity of Cenote's."""
+        try:
+            return super().read(query)
+        except psycopg.errors.NumericValueOutOfRange as error:
+            raise Refused(str(error)) from error
 
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
