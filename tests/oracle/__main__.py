@@ -42,7 +42,10 @@ def targets(a):
 
 
 def failing_alike(error, pair):
-    """For shrinking: whether a case fails in the way that `error` tells of."""
+    """For shrinking: whether a case fails in the way that `error` tells of; in the first mode alone when it was that."""
+    if getattr(error, "target", None) is pair[0]:
+        pair = pair[0], None
+
     def check(case):
         return any(kind_of(other) == kind_of(error) for other in judge([case], *pair)[0].errors)
     return check

@@ -267,7 +267,7 @@ def timestamp_steps(g, scope):
     return a and expr(sql(g.pick(calls), a=a), t.TIMESTAMP, 0)
 
 
-@scalar()
+@scalar(2)
 def instant_steps(g, scope):
     """Arithmetic of TIMESTAMPTZ that no time zone can change."""
     a = g.column(scope, "timestamptz", small=None, where=lambda c: c.bound == 0)

@@ -25,7 +25,7 @@ class Mismatch(Exception):
 
     def __init__(self, kind, target, step, subject, text, query=""):
         super().__init__(f"{subject} on {target} after commit {step}: {text}")
-        self.kind, self.query = kind, query
+        self.kind, self.query, self.target = kind, query, target
         self.state = text.splitlines()[0][:40] if kind in ("create", "read") else None
 
 
@@ -76,9 +76,14 @@ class Truth:
 
 def decoded(duck, query, columns):
     """The rows of a query of DuckDB's, in canonical form."""
+    return compare.expected_rows(undecoded(duck, query, columns), columns)
+
+
+def undecoded(duck, query, columns):
+    """The rows of a query as DuckDB gives them."""
     inner = ", ".join(f"x{i}" for i in range(len(columns)))
     listed = ", ".join(fetched(f"x{i}", c.type) for i, c in enumerate(columns))
-    return compare.expected_rows(duck.run(f"SELECT {listed} FROM ({query}) AS q({inner})"), columns)
+    return duck.run(f"SELECT {listed} FROM ({query}) AS q({inner})")
 
 
 @dataclass

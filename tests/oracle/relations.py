@@ -446,7 +446,7 @@ def union_all(g, depth):
     return combined(made, "UNION ALL") if made else None
 
 
-@wrapper()
+@wrapper(2)
 def set_operation(g, depth):
     made = branches(g, depth, 2)
     return combined(made, g.pick(["UNION", "INTERSECT", "EXCEPT"])) if made else None

@@ -24,7 +24,7 @@ def shrink(case, fails, seconds):
     progress = True
     while progress:
         progress = False
-        for step in (_fewer_views, _fewer_commits, _simpler_views, _fewer_statements, _fewer_rows, _fewer_columns, _fewer_tables):
+        for step in (_only_one_view, _fewer_views, _fewer_commits, _inlined_views, _simpler_views, _fewer_statements, _fewer_rows, _fewer_columns, _fewer_tables):
             while (found := _first(step(case), fails, deadline)) is not None:
                 case, progress = found, True
     return case
@@ -38,6 +38,40 @@ def _first(cases, fails, deadline):
         if fails(case):
             return case
     return None
+
+
+def _only_one_view(case):
+    """One view with those under it."""
+    for view in case.views:
+        kept, below = {view.name}, {v.name: v.uses for v in case.views}
+        while more := {u for name in kept for u in below[name] if u in below} - kept:
+            kept |= more
+        if len(kept) < len(case.views):
+            yield replace(case, views=tuple(v for v in case.views if v.name in kept))
+
+
+def _inlined_views(case):
+    """A view under others becomes a subquery of theirs."""
+    for gone in case.views:
+        if any(gone.name in v.uses for v in case.views):
+            rest = (v for v in case.views if v is not gone)
+            yield replace(case, views=tuple(replace(v, relation=_inlined(v.relation, gone)) for v in rest))
+
+
+def _inlined(piece, view):
+    """The piece of SQL with a view's query in the place of its name."""
+    if not view.name in piece.pg:
+        return piece
+    if piece.pg == view.name:
+        return sql("({x})", x=view.relation)
+    if isinstance(piece.tree, Listed):
+        made = join((_inlined(p, view) for p in piece.tree.pieces), piece.tree.separator)
+    elif isinstance(piece.tree, Fill):
+        parts = {name: _inlined(p, view) if hasattr(p, "tree") else p for name, p in piece.tree.parts.items()}
+        made = sql(piece.tree.template, piece.tree.duck_template, **parts)
+    else:
+        return piece
+    return replace(piece, pg=made.pg, duck=made.duck, tree=made.tree)
 
 
 def _fewer_views(case):

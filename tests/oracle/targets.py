@@ -1,8 +1,11 @@
 """What is judged: a Cenote server, another PostgreSQL server (which checks the oracle), or DuckDB (its self-test)."""
+from decimal import Decimal
+
 import psycopg
 from harness import Server
 
 from .cases import Duck
+from .compare import DECODERS, Approximate
 from .relations import NAMES
 
 
@@ -143,6 +146,17 @@ class PostgresTarget(_Standing, CenoteTarget):
         self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
 
 
+def _shown(value, column):
+    """A value as a server would send it."""
+    if not column.opaque or (known := DECODERS[column.opaque](value, column.type)) is None:
+        return value if not column.opaque else None
+    if not isinstance(known, Approximate):
+        return float(known)
+    if column.type.family == "float":
+        return float(known.exact)
+    return Decimal(known.exact.numerator) / Decimal(known.exact.denominator)
+
+
 class DuckTarget(_Standing):
     """DuckDB as what is judged, with faults to inject.
 
@@ -191,12 +205,17 @@ class DuckTarget(_Standing):
 
     def drop(self, kind, name):
         self.duck.run(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
+        self.shapes.pop(f"SELECT * FROM {name}", None)
 
     def read(self, query):
-        from .judge import decoded
         columns, text = self.shapes[query] if isinstance(self.shapes[query][0], tuple) else (self.shapes[query], query)
-        rows = [tuple(getattr(v, "exact", v) for v in row) for row in decoded(self.duck, text, columns)]
-        return None, self.spoil(query, rows)
+        return None, self.spoil(query, self.sent(self.duck, text, columns))
+
+    @staticmethod
+    def sent(duck, text, columns):
+        """The rows of a query as a server would send them."""
+        from .judge import undecoded
+        return [tuple(_shown(v, c) for v, c in zip(row, columns)) for row in undecoded(duck, text, columns)]
 
     def digests(self, prefix):
         """A stand-in for state: the bag of rows of every view."""

@@ -58,7 +58,7 @@ def column_type(rng):
 
 def bound_of(kind, wide):
     """The largest magnitude that a column's numbers have, for overflow-free arithmetic; None: no arithmetic."""
-    return None if wide else {"int": 9, "numeric": 100, "float": 100, "date": 0, "timestamp": 0}.get(kind.family)
+    return None if wide else {"int": 9, "numeric": 100, "float": 100, "date": 0, "timestamp": 0, "timestamptz": 0}.get(kind.family)
 
 
 def random_value(rng, kind, wide):
