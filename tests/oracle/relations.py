@@ -346,8 +346,11 @@ def in_subquery(g, scope, depth):
     if pair is None:
         return None
     where = optional(sql(" WHERE {p}", p=g.predicate(inner, 1))) if g.chance(0.5) else NOTHING
-    return e.expr(sql("({x} {n}IN (SELECT {y} FROM {r} AS {a}{w}))", x=pair[0], n=g.pick(["", "NOT "]), y=pair[1], r=relation.item, a=alias,
-                      w=where), t.BOOLEAN)
+    found = e.expr(sql("({x} {n}IN (SELECT {y} FROM {r} AS {a}{w}))", x=pair[0], n=g.pick(["", "NOT "]), y=pair[1], r=relation.item, a=alias,
+                       w=where), t.BOOLEAN)
+    if g.chance(0.85):
+        return found
+    return e.expr(sql(g.pick(["({f} IS NULL)", "({f} IS NOT TRUE)", "({f} IS FALSE)", "(NOT {f})"]), f=found), t.BOOLEAN)
 
 
 @subquery()
