@@ -17,7 +17,6 @@ is brought together:
 | `-0.0` | equal to `0.0` | the same | equal when compared |
 | upper and lower case | locale | Unicode | Unicode: PostgreSQL must run with the character type C.UTF-8 |
 | `encode(bytes, 'hex')` | lower case | `hex` is upper case | `lower(hex(...))` in DuckDB |
-| FULL JOIN with a residual | refused | runs | not compared with PostgreSQL |
 | `extract` | numeric | bigint | cast to INT in both |
 | `date - date` | integer | bigint | cast in DuckDB |
 | bytea literals | `'\\x00ff'` | `'\\x00\\xff'` | written per dialect |
