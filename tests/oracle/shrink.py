@@ -60,7 +60,7 @@ def _inlined_views(case):
 
 def _inlined(piece, view):
     """The piece of SQL with a view's query in the place of its name."""
-    if not view.name in piece.pg:
+    if view.name not in piece.pg:
         return piece
     if piece.pg == view.name:
         return sql("({x})", x=view.relation)
