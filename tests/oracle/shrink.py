@@ -24,7 +24,8 @@ def shrink(case, fails, seconds):
     progress = True
     while progress:
         progress = False
-        for step in (_only_one_view, _fewer_views, _fewer_commits, _inlined_views, _simpler_views, _fewer_statements, _fewer_rows, _fewer_columns, _fewer_tables):
+        for step in (_only_one_view, _fewer_views, _fewer_commits, _inlined_views, _simpler_views, _fewer_statements, _fewer_rows,
+                     _fewer_columns, _fewer_tables):
             while (found := _first(step(case), fails, deadline)) is not None:
                 case, progress = found, True
     return case
