@@ -15,6 +15,8 @@ is brought together:
 | order of text | collation | bytes | bytes: PostgreSQL must run with the C collation |
 | order of NaN | above all numbers | the same | |
 | `-0.0` | equal to `0.0` | the same | equal when compared |
+| `sum` of large BIGINTs | exact | wraps around at times (2.0.1, behind a join) | summed as DECIMAL(38,0) in DuckDB |
+| `reverse` | by code point | by grapheme | by code point, with a list in DuckDB |
 | upper and lower case | locale | Unicode | Unicode: PostgreSQL must run with the character type C.UTF-8 |
 | `encode(bytes, 'hex')` | lower case | `hex` is upper case | `lower(hex(...))` in DuckDB |
 | `extract` | numeric | bigint | cast to INT in both |

@@ -226,7 +226,9 @@ def text_functions(g, scope):
              "replace({a}, 'a', 'xy')", "({a} || '-')", "({a} || {b})", "concat({a}, {b})", "lpad({a}, 4, '*')", "rpad({a}, 3, 'é')",
              "ltrim({a}, 'a')", "rtrim({a}, 'b ')", "repeat({a}, 2)", "split_part({a}, 'b', 1)", "translate({a}, 'ab', 'éx')", "md5({a})",
              "concat_ws('/', {a}, {b})", "substr({a}, 2)"]
-    return a and expr(sql(g.pick(calls), a=a, b=g.column(scope, "text")), t.TEXT)
+    call = g.pick(calls)
+    duck = "array_to_string(list_reverse(regexp_extract_all({a}, '(?s).')), '')" if call == "reverse({a})" else call
+    return a and expr(sql(call, duck, a=a, b=g.column(scope, "text")), t.TEXT)
 
 
 @scalar()
@@ -400,7 +402,7 @@ def sum_integers(g, scope):
         return None
     d, f, _ = modifiers(g, scope)
     kind = t.numeric(38, 0) if a.type is t.BIGINT else t.BIGINT
-    return expr(duck_cast(sql("sum({d}{a}){f}", a=a, d=d, f=f), kind), kind, a.bound and a.bound * ROWS_MAX)
+    return expr(duck_cast(sql("sum({d}{a}){f}", "sum({d}CAST({a} AS DECIMAL(38,0))){f}", a=a, d=d, f=f), kind), kind, a.bound and a.bound * ROWS_MAX)
 
 
 @aggregate(2)
@@ -437,7 +439,8 @@ def average(g, scope):
     d, f, condition = modifiers(g, scope)
     if a.type.family == "float":
         return listed_float(a, d, condition, "avg", t.DOUBLE)
-    duck = "CASE WHEN count({d}{a}){f} > 0 THEN {{'sum': CAST(sum({d}{a}){f} AS VARCHAR), 'count': count({d}{a}){f}}} END"
+    term = "CAST({a} AS DECIMAL(38,0))" if a.type.family == "int" else "{a}"
+    duck = "CASE WHEN count({d}{a}){f} > 0 THEN {{'sum': CAST(sum({d}" + term + "){f} AS VARCHAR), 'count': count({d}{a}){f}}} END"
     return expr(sql("avg({d}{a}){f}", duck, a=a, d=d, f=f), t.numeric(38, None), opaque="average")
 
 

@@ -1,6 +1,6 @@
 """Makes a failing case small: fewer views, simpler queries, fewer commits, statements, rows and columns."""
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -57,6 +57,14 @@ def _inlined_views(case):
         if any(gone.name in v.uses for v in case.views):
             rest = (v for v in case.views if v is not gone)
             yield replace(case, views=tuple(replace(v, relation=_inlined(v.relation, gone)) for v in rest))
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A common table expression, to be put where its name stands like a view."""
+
+    name: str
+    relation: Relation
 
 
 def _inlined(piece, view):
@@ -139,6 +147,8 @@ def smaller(piece):
                 yield join([*rest[0], *rest[1]], tree.separator)
             yield from (join([*rest[0], less, *rest[1]], tree.separator) for less in smaller(one))
     elif isinstance(tree, Fill):
+        if tree.template.startswith("WITH {n} AS"):
+            yield _inlined(tree.parts["b"], _Named(tree.parts["n"], tree.parts["q"]))
         if getattr(piece, "kind", ""):
             yield from _like_it(piece.kind, tree)
         for name, part in tree.parts.items():
