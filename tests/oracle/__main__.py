@@ -2,6 +2,7 @@
 import argparse
 import collections
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -149,6 +150,7 @@ def main():
         for seed in range(a.seed, a.seed + count):
             print(f"-- case {seed}\n{make_case(seed, a.views, a.commits).script()}\n")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are stopped too
     pair, tally = targets(a), Tally()
     try:
         for first in range(a.seed, a.seed + count, a.group):
