@@ -95,12 +95,13 @@ class Tally:
     """What came of all cases."""
 
     def __init__(self):
-        self.passed = self.failed = self.checks = self.queries = self.commits = self.unrunnable = 0
+        self.passed = self.failed = self.checks = self.digests = self.queries = self.commits = self.unrunnable = 0
         self.seen = collections.Counter()
         self.refused, self.refused_adhoc = collections.Counter(), collections.Counter()
 
     def add(self, verdict):
         self.checks += verdict.checks
+        self.digests += verdict.digests
         self.queries += len(verdict.case.views)
         self.commits += len(verdict.case.commits)
         self.unrunnable += verdict.case.unrunnable
@@ -127,7 +128,8 @@ class Tally:
         if self.unrunnable:
             print(f"{self.unrunnable} queries thrown away: DuckDB could not run them")
         each = self.queries and seconds / self.queries
-        print(f"oracle: {self.queries} queries, {self.commits} commits in two modes, {self.checks} comparisons in {seconds:.0f} s"
+        print(f"oracle: {self.queries} queries, {self.commits} commits in two modes, {self.checks} comparisons,"
+              f" {self.digests} digests in {seconds:.0f} s"
               f" ({each:.2f} s per query)")
 
 

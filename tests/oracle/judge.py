@@ -10,6 +10,7 @@ each view must give the same rows when asked ad hoc, half way and at the end; a 
 a materialized view is made a plain one, so that its query is still asked.
 """
 import random
+import re
 from dataclasses import dataclass, field
 
 import psycopg
@@ -103,7 +104,7 @@ class Run:
     checks: int = 0
 
     def __post_init__(self):
-        self.step, self.broken = 0, False
+        self.step, self.broken, self.digests_compared = 0, False, 0
         rng = random.Random(f"{self.case.seed} {self.mode}")
         self.created = {v.name: v.created_after for v in self.case.views}
         self.cuts = list(range(1, len(self.case.commits) + 1))
@@ -256,6 +257,7 @@ class Verdict:
     case: object
     errors: list = field(default_factory=list)
     checks: int = 0
+    digests: int = 0
     refused: dict = field(default_factory=dict)
     refused_adhoc: dict = field(default_factory=dict)
 
@@ -303,15 +305,25 @@ def _batched(verdicts, target, truths, digests, wrong, adhoc):
             watched.run.check()
             watched.run.advance(1)
             watched.run.check_adhoc()
+            watched.run.digests_compared = len(digests[verdict.case.seed])
             _same_digests(watched.run, digests[verdict.case.seed], target.digests(f"o{verdict.case.seed}_"))
 
 
+OWNER = re.compile(r"o\d+_[tv]\d+")  # state tables are named `cenote_state.<view>_<operator>_...`
+
+
 def _same_digests(run, first, second):
-    different = [n for n in sorted(first.keys() | second.keys()) if first.get(n) != second.get(n)]
-    for view in run.there:
-        names = [n for n in different if f"{view.name}." in f"{n}."]
-        if names and view.name not in run.refused:
-            run._wrong(view, "digest", names[0], f"digest {second.get(names[0])}, in mode `commits` {first.get(names[0])}")
+    """Compares the digests of tables, views and operator state; what belongs to a view that is wrong already is left out."""
+    views = {view.name: view for view in run.case.views}
+    for name in sorted(first.keys() | second.keys()):
+        owner = OWNER.search(name)[0]
+        if first.get(name) == second.get(name) or owner in run.wrong:
+            continue
+        text = f"digest {second.get(name)}, in mode `commits` {first.get(name)}"
+        if owner in views:
+            run._wrong(views[owner], "digest", name, text)
+        else:
+            run.errors.append(Mismatch("digest", run.target, run.step, name, text))
 
 
 class _Watched:
@@ -338,6 +350,7 @@ class _Watched:
             self.verdict.errors.append(error)
         if self.run:
             self.verdict.checks += self.run.checks
+            self.verdict.digests += self.run.digests_compared
             self.run.checks = 0
             self.verdict.refused.update(self.run.refused)
             self.verdict.refused_adhoc.update(self.run.refused_adhoc)
