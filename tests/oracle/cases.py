@@ -1,4 +1,5 @@
 """A whole case from one seed: tables, the commits that change them, and views over them."""
+import itertools
 import random
 from dataclasses import dataclass, replace
 
@@ -7,7 +8,7 @@ import duckdb
 from . import types as t
 from .dialect import Sql, bare_literal, join, literal, sql
 from .expressions import Expr
-from .relations import Generator, named
+from .relations import From, Generator, from_item, named, reached, select
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,15 @@ class Insert:
 
 @dataclass(frozen=True)
 class Change:
-    """An UPDATE or DELETE: `text` reads `UPDATE t SET ...` or `DELETE FROM t`; `reads` are the columns it names."""
+    """An UPDATE, DELETE or TRUNCATE: `text` reads `UPDATE t SET ...` or `DELETE FROM t`; `reads` are the columns it names."""
 
     table: str
     text: Sql
-    where: Sql
+    where: Sql | None
     reads: frozenset
 
     def sql(self):
-        return sql("{x} WHERE {p}", x=self.text, p=self.where)
+        return sql("{x} WHERE {p}", x=self.text, p=self.where) if self.where else self.text
 
 
 @dataclass(frozen=True)
@@ -76,85 +77,133 @@ class View:
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a run needs, from one seed. `commits` are tuples of statements."""
+    """Everything that a run needs, from one seed. `commits` are tuples of statements.
+
+    `unrunnable`: how many queries were thrown away because DuckDB could not run them.
+    """
 
     seed: int
     tables: tuple
     commits: tuple
     views: tuple
+    unrunnable: int = 0
 
-    def script(self):
-        """The case as SQL for Cenote, to paste into psql."""
+    def script(self, answers=lambda step, view: []):
+        """The case as SQL for Cenote, to paste into psql; `answers(step, view)` are lines to put behind a SELECT of a view."""
         lines = [f"{table.create().pg};" for table in self.tables]
-        for step in range(len(self.commits) + 1):
-            lines += [f"CREATE MATERIALIZED VIEW {v.name} AS {v.relation.pg};" for v in self.views if v.created_after == step]
-            if step < len(self.commits):
-                body = [f"{s.sql().pg};" for s in self.commits[step]]
+        last, short = len(self.commits), len(self.commits) <= 6
+        for step in range(last + 1):
+            if step:
+                body = [f"{s.sql().pg};" for s in self.commits[step - 1]]
                 lines += body if len(body) == 1 else ["BEGIN;", *body, "COMMIT;"]
-        return "\n".join(lines + [f"SELECT * FROM {v.name};" for v in self.views])
+                lines[-1] += " -- c"
+            lines += [f"CREATE MATERIALIZED VIEW {v.name} AS {v.relation.pg};" for v in self.views if v.created_after == step]
+            for view in self.views if step == last or short and step else ():
+                if view.created_after <= step:
+                    lines += [f"SELECT * FROM {view.name};", *answers(step, view)]
+        return "\n".join(lines)
 
 
-def make_case(seed, views=6, commits=10):
+def make_case(seed, views=10, commits=20):
     """The case of a seed: the same seed, sizes and code give the same case."""
     rng = random.Random(seed)
     prefix = f"o{seed}_"
     tables = tuple(_table(rng, f"{prefix}t{i}") for i in range(rng.randint(2, 3)))
-    contents = {table.name: _Contents(table) for table in tables}
-    history = (_first_load(rng, contents), *[_commit(rng, contents) for _ in range(commits - 1)])
     g = Generator(rng, [table.relation() for table in tables])
     made = []
-    with _Rehearsal(tables, history) as rehearsal:
+    with Duck() as ledger:
+        history, half = _history(rng, tables, commits, ledger)
+        rehearsal = _Rehearsal(half, ledger)
         for i in range(views):
             relation = _telling_relation(g, rehearsal)
             view = View(f"{prefix}v{i}", relation, 0 if rng.random() < 0.6 else rng.randint(1, commits))
             made.append(view)
             rehearsal.keep(view)
             g.catalog.append(named(view.name, relation.columns))
-    return Case(seed, tables, history, _in_order(made))
+        half.close()
+    return Case(seed, tables, history, _in_order(made), rehearsal.unrunnable)
 
 
 def _telling_relation(g, rehearsal):
-    """A query that shows something: the best of a few tries."""
+    """A query that shows something: the best of a few tries that DuckDB can run and that is not too large."""
+    best = None
     for _ in range(6):
         relation = g.relation(2)
-        if rehearsal.tells(relation):
-            break
-    return relation
+        telling = rehearsal.tells(relation)
+        if telling:
+            return relation
+        best = best or (relation if telling is False else None)
+    return best or _plain(g)
+
+
+def _plain(g):
+    table = g.catalog[0]
+    return select(From(from_item(table, "r0"), []), reached(table, "r0"))
 
 
 class _Rehearsal:
-    """DuckDB with the tables as they stand half way and at the end, to see which queries are worth judging."""
+    """The tables as they stand half way and at the end, to see which queries are worth judging."""
 
-    ROWS_MAX = 2000
+    ROWS_MAX = 400
 
-    def __init__(self, tables, history):
-        self.stages = []
-        for until in (len(history) // 2, len(history)):
-            connection = duckdb.connect(config={"threads": 1})
-            for table in tables:
-                connection.execute(table.create().duck)
-            for statement in (s for commit in history[:until] for s in commit):
-                connection.execute(statement.sql().duck)
-            self.stages.append(connection)
+    def __init__(self, half, end):
+        self.stages, self.unrunnable = (end, half), 0
+
+    def tells(self, relation):
+        """Whether the query has some rows and changes; None when it cannot be run or has too many rows."""
+        try:
+            end = self._rows(self.stages[0], relation)
+            if not 0 < len(end) <= self.ROWS_MAX:
+                return None if end else False
+            half = self._rows(self.stages[1], relation)
+        except duckdb.Error:
+            self.unrunnable += 1
+            return None
+        return None if len(half) > self.ROWS_MAX else half != end
+
+    def _rows(self, duck, relation):
+        return sorted(map(repr, duck.run(f"SELECT * FROM ({relation.duck}) LIMIT {self.ROWS_MAX + 1}")))
+
+    def keep(self, view):
+        for duck in self.stages:
+            duck.run(f"CREATE TABLE {view.name} AS {view.relation.duck}")
+
+
+class Duck:
+    """A database of its own in this process's DuckDB, which has one thread and the settings that make it agree with PostgreSQL."""
+
+    _process = None
+    _numbers = itertools.count()
+
+    def __init__(self):
+        if Duck._process is None:
+            Duck._process = duckdb.connect(config={"threads": 1})
+            Duck._process.execute("SET GLOBAL TimeZone = 'UTC'")
+        self.name = f"case{next(Duck._numbers)}"
+        self.connection = Duck._process.cursor()
+        self.connection.execute(f"ATTACH ':memory:' AS {self.name}")
+        self.connection.execute(f"USE {self.name}")
+
+    def run(self, text):
+        return self.connection.execute(text).fetchall()
+
+    def copy(self, tables):
+        """Another database with these tables as they stand."""
+        other = Duck()
+        for table in tables:
+            other.run(f"CREATE TABLE {table.name} AS SELECT * FROM {self.name}.{table.name}")
+        return other
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for connection in self.stages:
-            connection.close()
+        self.close()
 
-    def tells(self, relation):
-        """Whether the query has some rows, not too many, and changes."""
-        half, end = (self._rows(connection, relation) for connection in self.stages)
-        return half != end and 0 < len(end) <= self.ROWS_MAX
-
-    def _rows(self, connection, relation):
-        return sorted(map(repr, connection.execute(f"SELECT * FROM ({relation.duck}) LIMIT {self.ROWS_MAX + 1}").fetchall()))
-
-    def keep(self, view):
-        for connection in self.stages:
-            connection.execute(f"CREATE VIEW {view.name} AS {view.relation.duck}")
+    def close(self):
+        self.connection.execute("USE memory")
+        self.connection.execute(f"DETACH {self.name}")
+        self.connection.close()
 
 
 def _in_order(views):
@@ -175,44 +224,89 @@ def _table(rng, name):
 
 
 class _Contents:
-    """What the generator must know of a table's rows: which keys are free."""
+    """Makes the statements of a table, and keeps its rows in DuckDB so as to know which keys are free."""
 
-    def __init__(self, table):
-        self.table, self.next_id, self.free = table, 1, []
+    def __init__(self, table, ledger):
+        self.table, self.ledger, self._ids = table, ledger, []
+
+    def ids(self):
+        if self._ids is None:
+            self._ids = [r[0] for r in self.ledger.run(f"SELECT id FROM {self.table.name} ORDER BY id")]
+        return self._ids
+
+    def done(self, statement):
+        self.ledger.run(statement.sql().duck)
+        self._ids = None
+        return statement
 
     def insert(self, rng):
-        rows = [self._row(rng) for _ in range(rng.choice([1, 1, 2, 3, 5, 8]))]
+        rows = [self._row(rng, i) for i in self._new_ids(rng, rng.choice([1, 1, 2, 3, 5, 8]))]
         if not self.table.key and rng.random() < 0.4:
             rows += [rng.choice(rows) for _ in range(rng.randint(1, 3))]  # duplicates
-        return Insert(self.table.name, self.table.columns, tuple(rows))
+        return [self._insert(rows)]
 
-    def _row(self, rng):
-        if self.table.key:
-            ident = self.free.pop() if self.free and rng.random() < 0.5 else self.next_id
-            self.next_id = max(self.next_id, ident + 1)
-        else:
-            ident = rng.randint(0, 6)
+    def _insert(self, rows):
+        return self.done(Insert(self.table.name, self.table.columns, tuple(rows)))
+
+    def _new_ids(self, rng, count):
+        if not self.table.key:
+            return [rng.randint(0, 6) for _ in range(count)]
+        taken = set(self.ids())
+        return rng.sample([i for i in range(1, len(taken) + 12) if i not in taken], count)
+
+    def _row(self, rng, ident):
         return (ident, *[_value(rng, c) for c in self.table.columns[1:]])
 
     def delete(self, rng):
-        name = self.table.name
-        if self.table.key and self.next_id > 1:
-            gone = rng.sample(range(1, self.next_id), min(self.next_id - 1, rng.choice([1, 1, 2, 4])))
-            self.free += [i for i in gone if i not in self.free]
-            where, reads = Sql(*[f"id IN ({', '.join(map(str, gone))})"] * 2), {"id"}
-        else:
-            where, reads = _condition(rng, self.table)
-        return Change(name, Sql(*[f"DELETE FROM {name}"] * 2), where, frozenset(reads))
+        if self.table.key and rng.random() < 0.6:
+            return [self._delete(rng, self._some(rng))]
+        where, reads = _condition(rng, self.table)
+        return [self._change("DELETE FROM {t}", where, reads)]
+
+    def _some(self, rng):
+        ids = self.ids()
+        return rng.sample(ids, min(len(ids), rng.choice([1, 1, 2, 4]))) or [1]
+
+    def _delete(self, rng, ids):
+        if len(ids) == 1:
+            return self._change("DELETE FROM {t}", sql(f"id = {ids[0]}"), {"id"})
+        return self._change("DELETE FROM {t}", sql("id IN ({l})", l=join(sql(str(i)) for i in ids)), {"id"})
+
+    def _change(self, text, where, reads, **parts):
+        return self.done(Change(self.table.name, sql(text, t=self.table.name, **parts), where, frozenset(reads)))
 
     def update(self, rng):
-        column = rng.choice(self.table.columns[1:])
-        where, reads = _condition(rng, self.table, keyed=self.table.key)
+        if rng.random() < 0.15:
+            return self._move(rng)
+        where, reads = _condition(rng, self.table, keyed=self.table.key and rng.random() < 0.7)
+        columns = rng.sample(self.table.columns[1:], 2 if rng.random() < 0.25 else 1)
+        sets = join(sql("{c} = {v}", c=c.name, v=self._new_value(rng, c)) for c in columns)
+        return [self._change("UPDATE {t} SET {s}", where, reads | {c.name for c in columns}, s=sets)]
+
+    def _new_value(self, rng, column):
         if column.type.family == "int" and not column.wide and rng.random() < 0.4:
-            value = sql(f"- {column.name}")
-        else:
-            value = literal(_value(rng, column), column.type)
-        text = sql("UPDATE {t} SET {c} = {v}", t=self.table.name, c=column.name, v=value)
-        return Change(self.table.name, text, where, frozenset(reads | {column.name}))
+            return sql(f"- {column.name}")
+        return literal(_value(rng, column), column.type)
+
+    def _move(self, rng):
+        """A row gets another key."""
+        old, new = rng.choice(self.ids() or [1]), self._new_ids(rng, 1)[0]
+        return [self._change("UPDATE {t} SET id = {n}", sql(f"id = {old}"), {"id"}, n=new)]
+
+    def upsert(self, rng):
+        """Rows are deleted and inserted again under their keys, at times more than once in the transaction."""
+        ids = sorted(set(self._some(rng)))
+        rows = [self._row(rng, i) for i in ids]
+        made = [self._delete(rng, ids), self._insert(rows)]
+        if rng.random() < 0.3:
+            made += [self._delete(rng, ids), self._insert(rows if rng.random() < 0.5 else [self._row(rng, i) for i in ids])]
+        return made
+
+    def truncate(self, rng):
+        return [self._change("TRUNCATE {t}", None, ())]
+
+    def clear(self, rng):
+        return [self._change("DELETE FROM {t}", None, ())]
 
 
 def _value(rng, column):
@@ -222,7 +316,7 @@ def _value(rng, column):
 
 
 def _condition(rng, table, keyed=False):
-    """A WHERE clause that meets some rows; never one that frees a key without its being known."""
+    """A WHERE clause that meets some rows."""
     if keyed or rng.random() < 0.3:
         text = rng.choice([f"id % 3 = {rng.randint(0, 2)}", f"id <= {rng.randint(1, 5)}", f"id = {rng.randint(1, 9)}"])
         return Sql(text, text), {"id"}
@@ -233,14 +327,22 @@ def _condition(rng, table, keyed=False):
     return sql("{c} {op} {v}", c=column.name, op=rng.choice(["=", "=", ">", "<="]), v=literal(value, column.type)), {column.name}
 
 
-def _first_load(rng, contents):
-    return tuple(of.insert(rng) for of in contents.values() for _ in range(2))
+ACTS = {"insert": 6, "delete": 2, "update": 2.5, "upsert": 1.5, "truncate": 0.15, "clear": 0.1}
 
 
-def _commit(rng, contents):
-    statements = []
-    for _ in range(rng.choice([1, 1, 1, 2, 3, 5])):
-        of = rng.choice(list(contents.values()))
-        act = rng.choices([of.insert, of.delete, of.update], [5, 2, 2])[0]
-        statements.append(act(rng))
-    return tuple(statements)
+def _history(rng, tables, commits, ledger):
+    """The statements of every commit, the first of which loads each table; and the tables as they stood half way."""
+    for table in tables:
+        ledger.run(table.create().duck)
+    contents = [_Contents(table, ledger) for table in tables]
+    made, half = [tuple(s for of in contents for _ in range(2) for s in of.insert(rng))], None
+    while len(made) < commits:
+        if len(made) >= commits // 2 and half is None:
+            half = ledger.copy(tables)
+        statements = []
+        for _ in range(rng.choice([1, 1, 1, 2, 3, 5])):
+            of = rng.choice(contents)
+            act = rng.choices(list(ACTS), ACTS.values())[0]
+            statements += getattr(of, act if len(of.ids()) < 60 else "delete")(rng)
+        made.append(tuple(statements))
+    return tuple(made), half or ledger.copy(tables)

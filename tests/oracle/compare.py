@@ -11,7 +11,7 @@ result depends on the order of rows:
 import datetime
 import math
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from decimal import Decimal
 from fractions import Fraction
 
@@ -74,6 +74,9 @@ def _average(value, _kind):
 DECODERS = {"float_sum": _float_sum, "float_average": _float_average, "average": _average}
 
 
+_AS_THEY_ARE = (int, str, bool, bytes)
+
+
 def canonical(value, kind):
     """A hashable form in which equal values are equal: what both sides are turned into."""
     if value is None:
@@ -94,14 +97,27 @@ def canonical(value, kind):
     return value
 
 
+def expected_rows(rows, columns):
+    """Rows of DuckDB's, decoded."""
+    makers = [DECODERS[c.opaque] if c.opaque else canonical for c in columns]
+    kinds = [c.type for c in columns]
+    return [tuple([m(v, k) for m, v, k in zip(makers, row, kinds)]) for row in rows]
+
+
+def got_rows(rows, columns):
+    """Rows that came back from what is judged."""
+    kinds = [c.type for c in columns]
+    return [tuple([v if v is None or type(v) in _AS_THEY_ARE else canonical(v, k) for v, k in zip(row, kinds)]) for row in rows]
+
+
 def expected_row(row, columns):
     """A row of DuckDB's, decoded."""
-    return tuple(DECODERS[c.opaque](v, c.type) if c.opaque else canonical(v, c.type) for v, c in zip(row, columns))
+    return expected_rows([row], columns)[0]
 
 
 def got_row(row, columns):
     """A row that came back from what is judged."""
-    return tuple(canonical(v, c.type) for v, c in zip(row, columns))
+    return got_rows([row], columns)[0]
 
 
 def differences(want, got, columns):
@@ -110,6 +126,8 @@ def differences(want, got, columns):
     # Returns
     `(missing, extra)`: rows that are wanted and not there, and rows that are there and not wanted. Both empty: equal.
     """
+    if Counter(want) == Counter(got):
+        return [], []
     loose = [i for i, c in enumerate(columns) if c.opaque]
     strict = [i for i, c in enumerate(columns) if not c.opaque]
     groups = defaultdict(lambda: ([], []))
@@ -134,3 +152,44 @@ def _same(want, got):
 
 def shown(row):
     return tuple(str(v[0]) if isinstance(v, tuple) else v for v in row)
+
+
+def pg_text(value, kind):
+    """A canonical value as PostgreSQL writes it; None for what is known only approximately."""
+    if isinstance(value, Approximate):
+        return None
+    if value is None:
+        return "NULL"
+    if isinstance(value, tuple):
+        return format(value[0], "f")
+    writer = _WRITERS.get(kind.family, str)
+    return writer(value, kind) if writer is not str else str(value)
+
+
+def _float_text(value, kind):
+    if isinstance(value, str) or not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    digits, exponent = f"{value:.16e}".split("e")
+    for places in range(17):
+        digits, exponent = f"{value:.{places}e}".split("e")
+        if canonical(float(f"{digits}e{exponent}"), kind) == value:
+            break
+    if -5 < int(exponent) < (6 if kind.bits == 32 else 15):
+        return format(Decimal(f"{digits}e{exponent}"), "f")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits}e{exponent}"
+
+
+def _instant_text(value, kind):
+    moment = _EPOCH + datetime.timedelta(microseconds=value)
+    text = f"{moment.year:04d}-{moment:%m-%d %H:%M:%S}" + (f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else "")
+    return text + ("+00" if kind.family == "timestamptz" else "")
+
+
+_WRITERS = {
+    "bool": lambda value, _: "t" if value else "f",
+    "bytes": lambda value, _: f"\\x{value.hex()}",
+    "date": lambda value, _: f"{value.year:04d}-{value.month:02d}-{value.day:02d}",
+    "float": _float_text,
+    "timestamp": _instant_text,
+    "timestamptz": _instant_text,
+}

@@ -10,11 +10,15 @@ is brought together:
 | `sum(bigint)` | numeric | hugeint | expected as numeric of scale 0 |
 | `sum(int)` | bigint | hugeint | expected as bigint |
 | `avg(int or numeric)` | numeric | double | DuckDB gives sum and count; compared to the digits that came back |
-| `sum`, `avg` of doubles | depends on order | depends on order | Cenote's rule: the exact sum, rounded once; DuckDB gives the list |
+| `sum`, `avg` of doubles | depends on order; too large is an error | depends on order | Cenote's rule: the exact sum, rounded once, an infinity when too large; DuckDB gives the list |
 | order of NULLs | last, first when DESC | last | always written out in DuckDB |
 | order of text | collation | bytes | bytes: PostgreSQL must run with the C collation |
 | order of NaN | above all numbers | the same | |
 | `-0.0` | equal to `0.0` | the same | equal when compared |
+| `sum` of large BIGINTs | exact | wraps around at times (2.0.1, behind a join) | summed as DECIMAL(38,0) in DuckDB |
+| `reverse` | by code point | by grapheme | by code point, with a list in DuckDB |
+| upper and lower case | locale | Unicode | Unicode: PostgreSQL must run with the character type C.UTF-8 |
+| `encode(bytes, 'hex')` | lower case | `hex` is upper case | `lower(hex(...))` in DuckDB |
 | `extract` | numeric | bigint | cast to INT in both |
 | `date - date` | integer | bigint | cast in DuckDB |
 | bytea literals | `'\\x00ff'` | `'\\x00\\xff'` | written per dialect |
@@ -23,29 +27,61 @@ is brought together:
 """
 import datetime
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 
 @dataclass(frozen=True)
 class Sql:
-    """One piece of SQL in both dialects."""
+    """One piece of SQL in both dialects. `tree` is what it was made of (a `Fill` or a `Listed`), for the shrinker."""
 
     pg: str
     duck: str
+    tree: object = field(default=None, compare=False, repr=False)
+    kind: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A template with its parts."""
+
+    template: str
+    duck_template: str | None
+    parts: dict
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Pieces strung together, each of which could go."""
+
+    pieces: tuple
+    separator: str
+
+
+NOTHING = Sql("", "")
 
 
 def sql(template, duck_template=None, **parts):
     """Fills a template in both dialects. A part with `.pg` and `.duck` is filled in by dialect, others as they are."""
     def fill(text, side):
         return text.format(**{k: getattr(v, side) if hasattr(v, side) else v for k, v in parts.items()})
-    return Sql(fill(template, "pg"), fill(duck_template or template, "duck"))
+    return Sql(fill(template, "pg"), fill(duck_template or template, "duck"), Fill(template, duck_template, parts))
 
 
 def join(pieces, separator=", "):
     """Strings pieces together."""
-    pieces = list(pieces)
-    return Sql(separator.join(p.pg for p in pieces), separator.join(p.duck for p in pieces))
+    pieces = tuple(pieces)
+    return Sql(separator.join(p.pg for p in pieces), separator.join(p.duck for p in pieces), Listed(pieces, separator))
+
+
+def optional(piece):
+    """A piece that the shrinker may leave out."""
+    return replace(piece, kind="optional")
+
+
+def of_kind(piece, kind):
+    """A piece that the shrinker may put in the place of another of the same kind that holds it."""
+    return replace(piece, kind=kind)
 
 
 def duck_cast(piece, kind):
@@ -59,7 +95,7 @@ def order_item(column, descending, nulls_first):
     default_first = descending
     first = default_first if nulls_first is None else nulls_first
     said = f" NULLS {'FIRST' if first else 'LAST'}"
-    return Sql(f"{column} {direction}{'' if nulls_first is None else said}", f"{column} {direction}{said}")
+    return sql(f"{{c}} {direction}{'' if nulls_first is None else said}", f"{{c}} {direction}{said}", c=column)
 
 
 def quoted(text):

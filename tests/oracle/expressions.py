@@ -3,10 +3,10 @@
 A function takes the generator `g` and the `scope` (the columns in reach) and gives an `Expr`, or None where it has
 nothing to work on. Its decorator says what it makes and how often it is tried.
 """
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from . import types as t
-from .dialect import Sql, duck_cast, literal, sql
+from .dialect import NOTHING, Sql, duck_cast, literal, optional, sql
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,16 @@ class Expr:
     type: t.Type
     bound: float | None = None
     opaque: str | None = None
+    tree: object = field(default=None, compare=False, repr=False)
+
+    @property
+    def kind(self):
+        """What the shrinker may put in its place: another expression of the type."""
+        return f"{self.type} {self.opaque or ''}"
 
 
 def expr(piece, kind, bound=None, opaque=None):
-    return Expr(piece.pg, piece.duck, kind, bound, opaque)
+    return Expr(piece.pg, piece.duck, kind, bound, opaque, piece.tree)
 
 
 SCALARS = []      # (weight, function)
@@ -89,6 +95,20 @@ def integer_division(g, scope):
 def integer_sign(g, scope):
     a = g.number(scope, "int")
     return a and expr(sql(g.pick(["abs({a})", "(- {a})"]), a=a), a.type, a.bound)
+
+
+@scalar()
+def integer_widths(g, scope):
+    """A cast to another integer type that the value fits."""
+    a = g.number(scope, "int")
+    kind = g.pick([t.SMALLINT, t.INTEGER, t.BIGINT])
+    return a and a.bound < 2 ** (kind.bits - 1) and expr(sql(f"CAST({{a}} AS {kind.name})", a=a), kind, a.bound)
+
+
+@scalar()
+def bytes_measures(g, scope):
+    a = g.column(scope, "bytes")
+    return a and expr(duck_cast(sql("octet_length({a})", a=a), t.INTEGER), t.INTEGER, 1000)
 
 
 @scalar()
@@ -170,6 +190,32 @@ def cast_to_double(g, scope):
     return a and expr(sql("CAST({a} AS {pg})", "CAST({a} AS {duck})", a=a, pg=t.DOUBLE.name, duck=t.DOUBLE.duck), t.DOUBLE)
 
 
+@scalar()
+def cast_to_numeric(g, scope):
+    """A cast to another scale; what is cut off is rounded half away from zero in both dialects."""
+    a = g.number(scope, "int", "numeric")
+    kind = g.pick([t.numeric(18, 1), t.numeric(20, 3)])
+    return a and a.bound < 1e12 and expr(sql(f"CAST({{a}} AS {kind.name})", f"CAST({{a}} AS {kind.duck})", a=a), kind, a.bound + 1)
+
+
+@scalar()
+def decimal_sign(g, scope):
+    a = g.number(scope, "numeric")
+    return a and expr(sql(g.pick(["abs({a})", "(- {a})"]), a=a), a.type, a.bound)
+
+
+@scalar()
+def real_sign(g, scope):
+    a = g.column(scope, "float")
+    return a and expr(sql(g.pick(["abs({a})", "(- {a})"]), a=a), a.type, a.bound)
+
+
+@scalar()
+def real_to_double(g, scope):
+    a = g.column(scope, "float", where=lambda c: c.type is t.REAL)
+    return a and expr(sql("CAST({a} AS DOUBLE PRECISION)", "CAST({a} AS DOUBLE)", a=a), t.DOUBLE, a.bound)
+
+
 # ---- text, time -----------------------------------------------------------------------------------------------
 
 
@@ -177,14 +223,30 @@ def cast_to_double(g, scope):
 def text_functions(g, scope):
     a = g.column(scope, "text")
     calls = ["upper({a})", "lower({a})", "trim({a})", "substr({a}, 2, 3)", "left({a}, 2)", "right({a}, 1)", "reverse({a})",
-             "replace({a}, 'a', 'xy')", "({a} || '-')", "({a} || {b})", "concat({a}, {b})", "lpad({a}, 4, '*')", "ltrim({a}, 'a')"]
-    return a and expr(sql(g.pick(calls), a=a, b=g.column(scope, "text")), t.TEXT)
+             "replace({a}, 'a', 'xy')", "({a} || '-')", "({a} || {b})", "concat({a}, {b})", "lpad({a}, 4, '*')", "rpad({a}, 3, 'é')",
+             "ltrim({a}, 'a')", "rtrim({a}, 'b ')", "repeat({a}, 2)", "split_part({a}, 'b', 1)", "translate({a}, 'ab', 'éx')", "md5({a})",
+             "concat_ws('/', {a}, {b})", "substr({a}, 2)"]
+    call = g.pick(calls)
+    duck = "array_to_string(list_reverse(regexp_extract_all({a}, '(?s).')), '')" if call == "reverse({a})" else call
+    return a and expr(sql(call, duck, a=a, b=g.column(scope, "text")), t.TEXT)
 
 
 @scalar()
 def cast_to_text(g, scope):
     a = g.column(scope, "int", "bool", "date")
     return a and expr(sql("CAST({a} AS {pg})", "CAST({a} AS {duck})", a=a, pg="TEXT", duck="VARCHAR"), t.TEXT)
+
+
+@scalar()
+def bytes_to_text(g, scope):
+    a = g.column(scope, "bytes")
+    return a and expr(sql("encode({a}, 'hex')", "lower(hex({a}))", a=a), t.TEXT)
+
+
+@scalar()
+def bytes_joined(g, scope):
+    a, b = g.column(scope, "bytes"), g.column(scope, "bytes")
+    return a and expr(sql("({a} || {b})", a=a, b=b), t.BYTEA)
 
 
 @scalar()
@@ -205,6 +267,20 @@ def timestamp_steps(g, scope):
     calls = ["date_trunc('hour', {a})", "CAST(date_trunc('day', {a}) AS TIMESTAMP)", "({a} + INTERVAL '90 minutes')",
              "({a} - INTERVAL '1 day')"]
     return a and expr(sql(g.pick(calls), a=a), t.TIMESTAMP, 0)
+
+
+@scalar(2)
+def instant_steps(g, scope):
+    """Arithmetic of TIMESTAMPTZ that no time zone can change."""
+    a = g.column(scope, "timestamptz", small=None, where=lambda c: c.bound == 0)
+    calls = ["({a} + INTERVAL '90 minutes')", "({a} - INTERVAL '3 hours')", "date_trunc('minute', {a})"]
+    return a and expr(sql(g.pick(calls), a=a), t.TIMESTAMPTZ, 0)
+
+
+@scalar()
+def date_to_timestamp(g, scope):
+    a = g.column(scope, "date", small=None, where=lambda c: c.bound == 0)
+    return a and expr(sql("CAST({a} AS TIMESTAMP)", a=a), t.TIMESTAMP, 0)
 
 
 # ---- any type -------------------------------------------------------------------------------------------------
@@ -299,15 +375,24 @@ def boolean_column(g, scope):
 ROWS_MAX = 10_000
 
 
+def modifiers(g, scope):
+    """DISTINCT and FILTER for an aggregate, each at times: `(distinct, filter, the filter's condition)`."""
+    said = optional(Sql("DISTINCT ", "DISTINCT ")) if g.chance(0.2) else NOTHING
+    condition = g.predicate(scope, 1) if g.chance(0.2) else None
+    return said, optional(sql(" FILTER (WHERE {p})", p=condition)) if condition else NOTHING, condition
+
+
 @aggregate(4)
 def count_rows(g, scope):
-    return expr(Sql("count(*)", "count(*)"), t.BIGINT, ROWS_MAX)
+    _, f, _ = modifiers(g, scope)
+    return expr(sql("count(*){f}", f=f), t.BIGINT, ROWS_MAX)
 
 
-@aggregate(2)
+@aggregate(3)
 def count_values(g, scope):
     a = g.column(scope)
-    return a and expr(sql("count({a})", a=a), t.BIGINT, ROWS_MAX)
+    d, f, _ = modifiers(g, scope)
+    return a and expr(sql("count({d}{a}){f}", a=a, d=d, f=f), t.BIGINT, ROWS_MAX)
 
 
 @aggregate(4)
@@ -315,15 +400,17 @@ def sum_integers(g, scope):
     a = g.column(scope, "int")
     if a is None:
         return None
+    d, f, _ = modifiers(g, scope)
     kind = t.numeric(38, 0) if a.type is t.BIGINT else t.BIGINT
-    return expr(duck_cast(sql("sum({a})", a=a), kind), kind, a.bound and a.bound * ROWS_MAX)
+    return expr(duck_cast(sql("sum({d}{a}){f}", "sum({d}CAST({a} AS DECIMAL(38,0))){f}", a=a, d=d, f=f), kind), kind, a.bound and a.bound * ROWS_MAX)
 
 
 @aggregate(2)
 def sum_decimals(g, scope):
     a = g.column(scope, "numeric")
+    d, f, _ = modifiers(g, scope)
     kind = a and t.numeric(38, a.type.scale)
-    return a and expr(duck_cast(sql("sum({a})", a=a), kind), kind, a.bound and a.bound * ROWS_MAX)
+    return a and expr(duck_cast(sql("sum({d}{a}){f}", a=a, d=d, f=f), kind), kind, a.bound and a.bound * ROWS_MAX)
 
 
 @aggregate(2)
@@ -331,9 +418,17 @@ def sum_floats(g, scope):
     a = g.column(scope, "float")
     if a is None or (a.type is t.REAL and (a.bound or 1e9) > 100):
         return None
+    d, f, condition = modifiers(g, scope)
     if a.bound is not None and a.bound < 1e6:
-        return expr(duck_cast(sql("sum({a})", a=a), a.type), a.type, a.bound * ROWS_MAX)
-    return expr(sql("sum({a})", "list({a}) FILTER (WHERE {a} IS NOT NULL)", a=a), a.type, opaque="float_sum")
+        return expr(duck_cast(sql("sum({d}{a}){f}", a=a, d=d, f=f), a.type), a.type, a.bound * ROWS_MAX)
+    return listed_float(a, d, condition, "sum", a.type)
+
+
+def listed_float(a, d, condition, call, kind):
+    """A sum or average of doubles; on DuckDB's side the list of values, which Python adds up."""
+    f = optional(sql(" FILTER (WHERE {p})", " AND {p}", p=condition)) if condition else NOTHING
+    piece = sql(f"{call}({{d}}{{a}}){{f}}", "list({d}{a}) FILTER (WHERE {a} IS NOT NULL{f})", a=a, d=d, f=f)
+    return expr(piece, kind, opaque={"sum": "float_sum", "avg": "float_average"}[call])
 
 
 @aggregate(3)
@@ -341,21 +436,24 @@ def average(g, scope):
     a = g.column(scope, "int", "numeric", "float")
     if a is None:
         return None
+    d, f, condition = modifiers(g, scope)
     if a.type.family == "float":
-        return expr(sql("avg({a})", "list({a}) FILTER (WHERE {a} IS NOT NULL)", a=a), t.DOUBLE, opaque="float_average")
-    duck = "CASE WHEN count({a}) > 0 THEN {{'sum': CAST(sum({a}) AS VARCHAR), 'count': count({a})}} END"
-    return expr(sql("avg({a})", duck, a=a), t.numeric(38, None), opaque="average")
+        return listed_float(a, d, condition, "avg", t.DOUBLE)
+    term = "CAST({a} AS DECIMAL(38,0))" if a.type.family == "int" else "{a}"
+    duck = "CASE WHEN count({d}{a}){f} > 0 THEN {{'sum': CAST(sum({d}" + term + "){f} AS VARCHAR), 'count': count({d}{a}){f}}} END"
+    return expr(sql("avg({d}{a}){f}", duck, a=a, d=d, f=f), t.numeric(38, None), opaque="average")
 
 
 @aggregate(4)
 def extremes(g, scope):
     a = g.column(scope, where=lambda c: c.type.family not in ("bool", "bytes"))
-    return a and expr(sql("{f}({a})", a=a, f=g.pick(["min", "max"])), a.type, a.bound)
+    d, f, _ = modifiers(g, scope)
+    return a and expr(sql("{x}({d}{a}){f}", a=a, x=g.pick(["min", "max"]), d=d, f=f), a.type, a.bound)
 
 
 def renamed(column, reference):
     """The column as seen through a reference such as `a.c1`."""
-    return replace(column, pg=reference, duck=reference)
+    return replace(column, pg=reference, duck=reference, tree=None)
 
 
 def constant(value, kind, bound=None):

@@ -5,17 +5,18 @@
 | `commits` | 1 | as they are | where the case says | none |
 | `batched` | 4 | merged into transactions at random | at random | SIGKILL in the middle |
 
-After the last commit both modes must also give the same digest for every table, view and operator state, and the
-query of each view must give the same rows when asked ad hoc.
+After the last commit both modes must also give the same digest for every table, view and operator state. The query of
+each view must give the same rows when asked ad hoc, half way and at the end; a view that is refused as not supported in
+a materialized view is made a plain one, so that its query is still asked.
 """
 import random
-from collections import defaultdict
+import re
 from dataclasses import dataclass, field
 
-import duckdb
 import psycopg
 
 from . import compare
+from .cases import Duck
 from .dialect import fetched
 from .targets import Refused
 
@@ -23,9 +24,10 @@ from .targets import Refused
 class Mismatch(Exception):
     """A wrong answer: which view, where, and how it differs."""
 
-    def __init__(self, kind, target, step, subject, text):
+    def __init__(self, kind, target, step, subject, text, query=""):
         super().__init__(f"{subject} on {target} after commit {step}: {text}")
-        self.kind = kind
+        self.kind, self.query, self.target = kind, query, target
+        self.state = text.splitlines()[0][:40] if kind in ("create", "read") else None
 
 
 @dataclass
@@ -38,29 +40,51 @@ class Truth:
     @classmethod
     def of(cls, case):
         truth = cls(case)
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
-        try:
+        with Duck() as duck:
             for table in case.tables:
-                connection.execute(table.create().duck)
-            for view in case.views:
-                connection.execute(f"CREATE VIEW {view.name} AS {view.relation.duck}")
+                duck.run(table.create().duck)
+            stale = {view.name for view in case.views}
             for step in range(len(case.commits) + 1):
                 for statement in case.commits[step - 1] if step else ():
-                    connection.execute(statement.sql().duck)
+                    duck.run(statement.sql().duck)
+                    stale.add(statement.table)
                 for view in case.views:
-                    truth.rows[step, view.name] = decoded(connection, f"SELECT * FROM {view.name}", view.relation.columns)
-        finally:
-            connection.close()
+                    truth._ask(duck, view, step, stale)
+                stale = set()
         return truth
 
+    def _ask(self, duck, view, step, stale):
+        """Asks again when something that the view reads may have changed."""
+        if view.name not in stale and not view.uses & stale:
+            self.rows[step, view.name] = self.rows[step - 1, view.name]
+            return
+        stale.add(view.name)
+        query = view.relation.duck
+        if any(view.name in other.uses for other in self.case.views):
+            duck.run(f"CREATE OR REPLACE TABLE {view.name} AS {query}")
+            query = f"SELECT * FROM {view.name}"
+        self.rows[step, view.name] = decoded(duck, query, view.relation.columns)
 
-def decoded(connection, query, columns):
+
+    def lines(self, step, view):
+        """The rows of a view as the lines of a case file (see `cases/run_cases.py`)."""
+        columns = view.relation.columns
+        rows = [[compare.pg_text(v, c.type) for v, c in zip(row, columns)] for row in self.rows[step, view.name]]
+        if any(v is None or "\n" in v for row in rows for v in row):
+            return [f"-- {compare.shown(row)}" for row in self.rows[step, view.name]]
+        return sorted(f"--> {'|'.join(row)}" for row in rows) or ["-- no rows"]
+
+
+def decoded(duck, query, columns):
     """The rows of a query of DuckDB's, in canonical form."""
+    return compare.expected_rows(undecoded(duck, query, columns), columns)
+
+
+def undecoded(duck, query, columns):
+    """The rows of a query as DuckDB gives them."""
     inner = ", ".join(f"x{i}" for i in range(len(columns)))
     listed = ", ".join(fetched(f"x{i}", c.type) for i, c in enumerate(columns))
-    rows = connection.execute(f"SELECT {listed} FROM ({query}) AS q({inner})").fetchall()
-    return [compare.expected_row(row, columns) for row in rows]
+    return duck.run(f"SELECT {listed} FROM ({query}) AS q({inner})")
 
 
 @dataclass
@@ -73,10 +97,14 @@ class Run:
     mode: str
     adhoc: bool = True
     refused: dict = field(default_factory=dict)
+    refused_adhoc: dict = field(default_factory=dict)
+    absent: set = field(default_factory=set)
+    errors: list = field(default_factory=list)
+    wrong: set = field(default_factory=set)
     checks: int = 0
 
     def __post_init__(self):
-        self.step = 0
+        self.step, self.broken, self.digests_compared = 0, False, 0
         rng = random.Random(f"{self.case.seed} {self.mode}")
         self.created = {v.name: v.created_after for v in self.case.views}
         self.cuts = list(range(1, len(self.case.commits) + 1))
@@ -106,51 +134,82 @@ class Run:
 
     def _create_views(self):
         for view in self.case.views:
-            if self.created.get(view.name, -1) <= self.step and not view.uses & self.refused.keys():
-                if view.name in self.created:
-                    self._create(view)
+            if self.created.get(view.name, -1) <= self.step and view.name in self.created:
+                self._create(view)
 
     def _create(self, view):
+        """Makes a view; one that is refused as a materialized view becomes a plain one, to be asked ad hoc."""
         self.created.pop(view.name)
+        if below := view.uses & self.absent:
+            self.refused[view.name] = f"over {min(below)}, which was refused altogether"
+            self.absent.add(view.name)
+            return
         try:
             self.target.create_view(view.name, view.relation)
         except Refused as error:
             self.refused[view.name] = str(error).splitlines()[0]
+            self._create_plain(view)
         except psycopg.Error as error:
-            raise Mismatch("create", self.target, self.step, view.name, f"cannot be created: {error}") from error
+            self._wrong(view, "create", view.name, f"cannot be created: {error}")
+
+    def _wrong(self, view, kind, subject, text):
+        """Keeps a wrong answer, and looks no more at the view nor at those over it."""
+        if not view.uses & self.wrong and view.name not in self.wrong:
+            self.errors.append(Mismatch(kind, self.target, self.step, subject, text, view.relation.pg))
+        self.wrong.add(view.name)
+        if kind == "create":
+            self.absent.add(view.name)
+
+    def _create_plain(self, view):
+        try:
+            self.target.create_plain_view(view.name, view.relation)
+        except Refused:
+            self.absent.add(view.name)
+        except psycopg.Error as error:
+            self._wrong(view, "create", view.name, f"cannot be created as a plain view: {error}")
 
     @property
-    def live(self):
-        return [v for v in self.case.views if v.name not in self.created and v.name not in self.refused]
+    def there(self):
+        made = [v for v in self.case.views if v.name not in self.created and v.name not in self.absent]
+        for view in made:
+            if view.uses & self.wrong:
+                self.wrong.add(view.name)
+        return [v for v in made if v.name not in self.wrong]
 
     def check(self):
-        """Compares all views as they stand."""
-        for view in self.live:
-            self._compare(view, f"SELECT * FROM {view.name}", view.name)
+        """Compares all materialized views as they stand."""
+        for view in self.there:
+            if view.name not in self.refused:
+                self._compare(view, f"SELECT * FROM {view.name}", view.name)
 
     def check_adhoc(self):
-        for view in self.live:
+        """Asks the query of every view, those too that were refused as materialized views."""
+        for view in self.there:
             if self.adhoc:
-                self._compare(view, view.relation.pg, f"the ad-hoc query of {view.name}")
+                self._compare(view, view.relation.pg, f"the ad-hoc query of {view.name}", adhoc=True)
 
-    def _compare(self, view, query, subject):
+    def _compare(self, view, query, subject, adhoc=False):
         try:
             oids, rows = self.target.read(query)
+        except Refused as error:
+            self.refused_adhoc[view.name] = str(error).splitlines()[0]
+            return
         except psycopg.Error as error:
-            raise Mismatch("read", self.target, self.step, subject, f"cannot be read: {error}") from error
+            if self.target.gone():
+                raise
+            self._wrong(view, "read", subject, f"cannot be read: {error}")
+            return
         if rows is None:
             return
         self.checks += 1
         columns = view.relation.columns
         if oids is not None and (wrong := wrong_types(oids, columns)):
-            raise Mismatch("types", self.target, self.step, subject, wrong)
-        if not self.target.exact_float_sums:
-            loosened = self._loosened(view)
-        else:
-            loosened = self.truth.rows[self.step, view.name]
-        missing, extra = compare.differences(loosened, [compare.got_row(r, columns) for r in rows], columns)
+            self._wrong(view, "types", subject, wrong)
+            return
+        want = self.truth.rows[self.step, view.name] if self.target.exact_float_sums else self._loosened(view)
+        missing, extra = compare.differences(want, compare.got_rows(rows, columns), columns)
         if missing or extra:
-            raise Mismatch("rows", self.target, self.step, subject, difference_text(missing, extra))
+            self._wrong(view, "adhoc" if adhoc else "rows", subject, difference_text(missing, extra))
 
     def _loosened(self, view):
         """For PostgreSQL, whose float sums depend on row order: any finite sum is accepted."""
@@ -160,7 +219,7 @@ class Run:
     def end(self):
         """Drops what the case made."""
         for view in reversed(self.case.views):
-            self.target.drop("MATERIALIZED VIEW", view.name)
+            self.target.drop("VIEW" if view.name in self.refused else "MATERIALIZED VIEW", view.name)
         for table in self.case.tables:
             self.target.drop("TABLE", table.name)
 
@@ -193,58 +252,78 @@ def difference_text(missing, extra, most=5):
 
 @dataclass
 class Verdict:
-    """What came of one case."""
+    """What came of one case. `error`: the first of its `errors`."""
 
     case: object
-    error: Exception | None = None
+    errors: list = field(default_factory=list)
     checks: int = 0
+    digests: int = 0
     refused: dict = field(default_factory=dict)
+    refused_adhoc: dict = field(default_factory=dict)
+
+    @property
+    def error(self):
+        return self.errors[0] if self.errors else None
 
 
 def judge(cases, commits_target, batched_target, adhoc=True):
     """Runs cases in both modes; the second mode restarts once for all of them.
 
     # Returns
-    One `Verdict` per case, in order. A case that failed in the first mode is not run in the second.
+    One `Verdict` per case, in order. A case that broke off in the first mode is not run in the second.
     """
     verdicts = [Verdict(case) for case in cases]
-    truths, digests = {}, defaultdict(dict)
+    truths, digests, wrong = {}, {}, {}
     for verdict in verdicts:
         with _Watched(verdict, commits_target) as watched:
             truths[verdict.case.seed] = Truth.of(verdict.case)
             run = watched.run = Run(verdict.case, commits_target, truths[verdict.case.seed], "commits", adhoc)
             run.begin()
             run.check()
+            run.advance(0.6)
+            run.check_adhoc()
             run.advance(1)
             run.check_adhoc()
             digests[verdict.case.seed] = commits_target.digests(f"o{verdict.case.seed}_")
+            wrong[verdict.case.seed] = run.wrong
     if batched_target is not None:
-        _batched([v for v in verdicts if v.error is None], batched_target, truths, digests, adhoc)
+        _batched([v for v in verdicts if v.case.seed in digests], batched_target, truths, digests, wrong, adhoc)
     return verdicts
 
 
-def _batched(verdicts, target, truths, digests, adhoc):
-    runs = {v.case.seed: Run(v.case, target, truths[v.case.seed], "batched", adhoc) for v in verdicts}
+def _batched(verdicts, target, truths, digests, wrong, adhoc):
+    runs = {v.case.seed: Run(v.case, target, truths[v.case.seed], "batched", adhoc, wrong=set(wrong[v.case.seed])) for v in verdicts}
     for verdict in verdicts:
         with _Watched(verdict, target, runs[verdict.case.seed], keep=True) as watched:
             watched.run.begin()
             watched.run.advance(0.5)
     target.restart()
     for verdict in verdicts:
-        if verdict.error is not None:
+        if verdict.case.seed not in runs or runs[verdict.case.seed].broken:
             continue
         with _Watched(verdict, target, runs[verdict.case.seed]) as watched:
             watched.run.check()
             watched.run.advance(1)
             watched.run.check_adhoc()
+            watched.run.digests_compared = len(digests[verdict.case.seed])
             _same_digests(watched.run, digests[verdict.case.seed], target.digests(f"o{verdict.case.seed}_"))
 
 
+OWNER = re.compile(r"o\d+_[tv]\d+")  # state tables are named `cenote_state.<view>_<operator>_...`
+
+
 def _same_digests(run, first, second):
+    """Compares the digests of tables, views and operator state; what belongs to a view that is wrong already is left out."""
+    views = {view.name: view for view in run.case.views}
     for name in sorted(first.keys() | second.keys()):
-        if first.get(name) != second.get(name):
-            raise Mismatch("digest", run.target, run.step, name,
-                           f"digest {second.get(name)}, in mode `commits` {first.get(name)}")
+        owner = OWNER.search(name)[0]
+        if first.get(name) == second.get(name) or owner in run.wrong:
+            continue
+        text = f"digest {second.get(name)}, in mode `commits` {first.get(name)}"
+        if owner in views:
+            run._wrong(views[owner], "digest", name, text)
+        else:
+            run.errors.append(Mismatch("digest", run.target, run.step, name, text))
 
 
 class _Watched:
@@ -259,16 +338,22 @@ class _Watched:
     def __exit__(self, kind, error, _):
         if error is not None and not isinstance(error, Exception):
             return False
-        if isinstance(error, Exception):
-            self.verdict.error = error
-        if self.target.revive() and error is not None:
-            self.verdict.error = Mismatch("died", self.target, getattr(self.run, "step", 0), "the server", f"died or hung up: {error}")
+        if self.run:
+            self.verdict.errors += self.run.errors
+            self.run.errors = []
+            self.run.broken = error is not None
+        if self.target.revive():
+            error = Mismatch("died", self.target, getattr(self.run, "step", 0), "the server", f"died or hung up: {error}")
         elif self.run and (error is not None or not self.keep):
             self._clean()
+        if error is not None:
+            self.verdict.errors.append(error)
         if self.run:
             self.verdict.checks += self.run.checks
+            self.verdict.digests += self.run.digests_compared
             self.run.checks = 0
             self.verdict.refused.update(self.run.refused)
+            self.verdict.refused_adhoc.update(self.run.refused_adhoc)
         return True
 
     def _clean(self):
@@ -276,4 +361,4 @@ class _Watched:
             self.target.abandon()
             self.run.end()
         except Exception as error:  # noqa: BLE001 - a second failure must not hide the first
-            self.verdict.error = self.verdict.error or error
+            self.verdict.errors.append(error)

@@ -1,15 +1,17 @@
 """Queries: what stands in FROM, what is done with it, and what wraps the result. One small function per feature.
 
-- `@source` functions give a `From`: SQL for the FROM clause, the columns in reach, and the relations in it.
+- `@source` functions give a `From`: SQL for the FROM clause and the columns in reach.
+- `@subquery` functions give a predicate for WHERE that asks another relation.
 - `@finish` functions turn a `From` (with its WHERE) into a `Relation`: projection, grouping, distinct.
-- `@wrapper` functions make a `Relation` of others: UNION ALL, Top-N, nesting.
+- `@wrapper` functions make a `Relation` of others: set operations, Top-N, ROW_NUMBER, common table expressions, nesting.
 """
 import random
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
 from . import expressions as e
 from . import types as t
-from .dialect import Sql, join, order_item, sql
+from .dialect import NOTHING, Sql, join, of_kind, optional, order_item, sql
 
 
 @dataclass(frozen=True)
@@ -20,36 +22,51 @@ class Relation:
     duck: str
     columns: tuple
     name: str | None = None
-    parts: tuple = ()
-    uses: frozenset = frozenset()
+    tree: object = field(default=None, compare=False, repr=False)
+    kind = "relation"
 
     @property
     def item(self):
         """As it stands in FROM."""
-        return Sql(self.name, self.name) if self.name else Sql(f"({self.pg})", f"({self.duck})")
+        return Sql(self.name, self.name) if self.name else sql("({x})", x=self)
+
+    @property
+    def uses(self):
+        """The tables and views that it names."""
+        return frozenset(NAMES.findall(self.pg))
+
+
+NAMES = re.compile(r"\bo\d+_[tv]\d+\b")  # of tables and views; aliases look otherwise
+
+
+def made_of(piece, columns):
+    return Relation(piece.pg, piece.duck, tuple(columns), tree=piece.tree)
 
 
 @dataclass(frozen=True)
 class From:
-    """A FROM clause: text, columns in reach, relations in it."""
+    """A FROM clause, the columns in reach, and what its WHERE must say."""
 
     text: Sql
     scope: list
-    parts: tuple
     where: object = None
 
 
 def named(name, columns):
     """A table or a view as a relation."""
     text = f"SELECT * FROM {name}"
-    return Relation(text, text, tuple(columns), name=name, uses=frozenset([name]))
+    return Relation(text, text, tuple(columns), name=name)
 
 
-SOURCES, FINISHES, WRAPPERS = [], [], []
+SOURCES, SUBQUERIES, FINISHES, WRAPPERS = [], [], [], []
 
 
 def source(weight=1):
     return lambda function: SOURCES.append((weight, function)) or function
+
+
+def subquery(weight=1):
+    return lambda function: SUBQUERIES.append((weight, function)) or function
 
 
 def finish(weight=1):
@@ -141,7 +158,7 @@ class Generator:
         if depth > 0 and self.chance(0.3):
             return self.relation(depth - 1)
         tables, views = self.catalog[: self.tables], self.catalog[self.tables :]
-        return self.pick(views if views and self.chance(0.3) else tables)
+        return self.pick(views if views and self.chance(0.35) else tables)
 
     def relation(self, depth):
         """A random query."""
@@ -149,11 +166,15 @@ class Generator:
             if made := self.pick_weighted(WRAPPERS)(self, depth - 1):
                 return made
         origin = self.pick_weighted(SOURCES)(self, depth) or one_table(self, depth)
-        if self.chance(0.5):
-            more = self.predicate(origin.scope)
-            where = sql("{a} AND {b}", a=origin.where, b=more) if origin.where else more
-            origin = From(origin.text, origin.scope, origin.parts, where)
-        return self.pick_weighted(FINISHES)(self, origin) or projection(self, origin)
+        wanted = [origin.where] if origin.where else []
+        if self.chance(0.45):
+            wanted.append(self.predicate(origin.scope))
+        if self.chance(0.25) and (asked := self.pick_weighted(SUBQUERIES)(self, origin.scope, depth)):
+            wanted.append(asked)
+        if len(wanted) > 1 and self.chance(0.1):
+            wanted = [e.expr(sql("({a} OR {b})", a=wanted[0], b=wanted[1]), t.BOOLEAN), *wanted[2:]]
+        return self.pick_weighted(FINISHES)(self, replace(origin, where=join(wanted, " AND ") if wanted else None)) \
+            or projection(self, replace(origin, where=None))
 
 
 def reached(relation, alias):
@@ -161,48 +182,67 @@ def reached(relation, alias):
     return [e.renamed(c, f"{alias}.{c.pg}") for c in relation.columns]
 
 
-def select(origin, outputs, tail=None, distinct=False, scope_names=None):
+def select(origin, outputs, tail=NOTHING, distinct=False):
     """Builds `SELECT outputs FROM origin WHERE ... tail`; outputs are named `c0`, `c1` ..."""
     listed = join(sql(f"{{x}} AS c{i}", x=x) for i, x in enumerate(outputs))
-    where = sql(" WHERE {p}", p=origin.where) if origin.where else Sql("", "")
-    text = sql("SELECT {d}{listed} FROM {f}{where}{tail}", d="DISTINCT " if distinct else "", listed=listed,
-               f=origin.text, where=where, tail=tail or Sql("", ""))
-    columns = tuple(e.renamed(x, f"c{i}") for i, x in enumerate(outputs))
-    uses = frozenset().union(*[p.uses for p in origin.parts])
-    return Relation(text.pg, text.duck, columns, parts=origin.parts, uses=uses)
+    where = optional(sql(" WHERE {p}", p=origin.where)) if origin.where else NOTHING
+    text = sql("SELECT {d}{listed} FROM {f}{where}{tail}", d=optional(Sql("DISTINCT ", "DISTINCT ")) if distinct else NOTHING,
+               listed=listed, f=origin.text, where=where, tail=tail)
+    return made_of(text, [e.renamed(x, f"c{i}") for i, x in enumerate(outputs)])
 
 
 # ---- FROM -----------------------------------------------------------------------------------------------------
 
 
+def from_item(relation, alias):
+    return of_kind(sql("{x} AS {a}", x=relation.item, a=alias), "from")
+
+
 @source(3)
 def one_table(g, depth):
     relation, alias = g.base(depth), g.alias()
-    return From(sql("{x} AS {a}", x=relation.item, a=alias), reached(relation, alias), (relation,))
+    return From(from_item(relation, alias), reached(relation, alias))
+
+
+def comparable(a, b):
+    """Whether two columns can be compared in both dialects without rounding one of them."""
+    families = {a.type.family, b.type.family}
+    if a.opaque or b.opaque or (a.bound is None) != (b.bound is None):
+        return False
+    return a.type == b.type or families == {"int"} or (families <= {"int", "numeric"} and a.bound is not None)
 
 
 def matching(g, left, right):
     """A pair of columns, one of each side, that can be equal."""
-    pairs = [(a, b) for a in left for b in right if not a.opaque and not b.opaque
-             and a.type.family == b.type.family and a.type.family != "float"
-             and (a.type.family == "int" or a.type == b.type) and (a.bound is None) == (b.bound is None)]
-    return g.pick(pairs) if pairs else None
+    pairs = [(a, b) for a in left for b in right if comparable(a, b)]
+    common = [p for p in pairs if p[0].type.family == "int"]
+    return g.pick(common if common and g.chance(0.5) else pairs) if pairs else None
+
+
+def conditions(g, left, right, residual):
+    """One or two equalities between two sides and, at times, a residual predicate over both; or None."""
+    pair = matching(g, left, right)
+    if pair is None:
+        return None
+    found = [sql("{a} = {b}", a=pair[0], b=pair[1])]
+    if g.chance(0.2) and (second := matching(g, left, right)):
+        found.append(sql("{a} = {b}", a=second[0], b=second[1]))
+    if g.chance(residual):
+        found.append(g.predicate(left + right))
+    return join(found, " AND ")
 
 
 def joined(g, origin, relation, kind):
-    """Joins one more relation to a FROM on one or two equalities and, at times, a residual predicate."""
+    """Joins one more relation to a FROM on equalities and, at times, a residual predicate."""
     alias = g.alias()
     right = reached(relation, alias)
-    pair = matching(g, origin.scope, right)
-    if pair is None:
-        return None
-    conditions = [sql("{a} = {b}", a=pair[0], b=pair[1])]
-    if g.chance(0.2) and (second := matching(g, origin.scope, right)):
-        conditions.append(sql("{a} = {b}", a=second[0], b=second[1]))
-    if g.chance(0.3):
-        conditions.append(g.predicate(origin.scope + right))
-    text = sql("{l} {k} JOIN {r} AS {a} ON {on}", l=origin.text, k=kind, r=relation.item, a=alias, on=join(conditions, " AND "))
-    return From(text, origin.scope + right, origin.parts + (relation,))
+    on = conditions(g, origin.scope, right, 0.3)
+    return on and attached(origin, kind, relation, alias, on)
+
+
+def attached(origin, kind, relation, alias, on):
+    text = sql("{l} {k} JOIN {r} AS {a} ON {on}", l=origin.text, k=kind, r=relation.item, a=alias, on=on)
+    return From(of_kind(text, "from"), origin.scope + reached(relation, alias))
 
 
 @source(3)
@@ -215,18 +255,60 @@ def left_join(g, depth):
     return joined(g, one_table(g, depth), g.base(depth), "LEFT")
 
 
+@source(2)
+def right_join(g, depth):
+    return joined(g, one_table(g, depth), g.base(depth), "RIGHT")
+
+
+@source(3)
+def full_join(g, depth):
+    return joined(g, one_table(g, depth), g.base(depth), "FULL")
+
+
+@source()
+def cross_join(g, depth):
+    origin, relation, alias = one_table(g, depth), g.base(depth), g.alias()
+    text = sql("{l} CROSS JOIN {r} AS {a}", l=origin.text, r=relation.item, a=alias)
+    return From(of_kind(text, "from"), origin.scope + reached(relation, alias))
+
+
+@source()
+def join_without_equality(g, depth):
+    origin, relation, alias = one_table(g, depth), g.base(depth), g.alias()
+    pair = matching(g, origin.scope, reached(relation, alias))
+    if pair is None or pair[0].type.family == "bool":
+        return None
+    on = sql("{a} {o} {b}", a=pair[0], o=g.pick(["<", "<=", "<>", ">"]), b=pair[1])
+    return attached(origin, g.pick(["INNER", "LEFT"]), relation, alias, on)
+
+
+@source(2)
+def join_using(g, depth):
+    """The joined column is named without an alias: it is the left one, the right one, or whichever is there."""
+    a, b = g.base(depth), g.base(depth)
+    x, y = g.alias(), g.alias()
+    shared = [c for c in a.columns for d in b.columns if c.pg == d.pg and c.type == d.type and comparable(c, d)]
+    if not shared:
+        return None
+    names = list(dict.fromkeys(c.pg for c in g.rng.sample(shared, min(len(shared), g.pick([1, 1, 2])))))
+    text = sql("{a} {k} JOIN {b} AS {y} USING ({n})", a=from_item(a, x), k=g.pick(["INNER", "LEFT", "RIGHT", "FULL"]), b=b.item, y=y,
+               n=", ".join(names))
+    scope = [c for c in a.columns if c.pg in names] + [c for c in reached(a, x) + reached(b, y) if c.pg.partition(".")[2] not in names]
+    return From(of_kind(text, "from"), scope)
+
+
 @source()
 def self_join(g, depth):
     relation, alias = g.base(depth), g.alias()
-    first = From(sql("{x} AS {a}", x=relation.item, a=alias), reached(relation, alias), (relation,))
-    return joined(g, first, relation, g.pick(["INNER", "LEFT"]))
+    first = From(from_item(relation, alias), reached(relation, alias))
+    return joined(g, first, relation, g.pick(["INNER", "LEFT", "FULL"]))
 
 
 @source(2)
 def many_way_join(g, depth):
     origin = one_table(g, 0)
-    for _ in range(g.rng.randint(2, 3)):
-        origin = joined(g, origin, g.base(0), g.pick(["INNER", "INNER", "LEFT"])) or origin
+    for _ in range(g.rng.randint(2, 4)):
+        origin = joined(g, origin, g.base(0), g.pick(["INNER", "INNER", "INNER", "LEFT", "LEFT", "RIGHT", "FULL"])) or origin
     return origin
 
 
@@ -239,8 +321,57 @@ def comma_join(g, depth):
     pair = matching(g, left, right)
     if pair is None:
         return None
-    text = sql("{a} AS {x}, {b} AS {y}", a=a.item, b=b.item, x=x, y=y)
-    return From(text, left + right, (a, b), e.expr(sql("{p} = {q}", p=pair[0], q=pair[1]), t.BOOLEAN))
+    text = join([from_item(a, x), from_item(b, y)])
+    return From(text, left + right, e.expr(sql("{p} = {q}", p=pair[0], q=pair[1]), t.BOOLEAN))
+
+
+# ---- subqueries in WHERE --------------------------------------------------------------------------------------
+
+
+@subquery(4)
+def exists(g, scope, depth):
+    """EXISTS or NOT EXISTS, correlated by equalities and at times by more."""
+    relation, alias = g.base(max(depth - 1, 0)), g.alias()
+    inner = reached(relation, alias)
+    about = conditions(g, scope, inner, 0.4) if g.chance(0.9) else g.predicate(inner)
+    return about and e.expr(sql("({n}EXISTS (SELECT 1 FROM {r} AS {a} WHERE {p}))", n=g.pick(["", "NOT "]), r=relation.item, a=alias,
+                                p=about), t.BOOLEAN)
+
+
+@subquery(4)
+def in_subquery(g, scope, depth):
+    relation, alias = g.base(max(depth - 1, 0)), g.alias()
+    inner = reached(relation, alias)
+    pair = matching(g, scope, inner)
+    if pair is None:
+        return None
+    where = optional(sql(" WHERE {p}", p=g.predicate(inner, 1))) if g.chance(0.5) else NOTHING
+    found = e.expr(sql("({x} {n}IN (SELECT {y} FROM {r} AS {a}{w}))", x=pair[0], n=g.pick(["", "NOT "]), y=pair[1], r=relation.item, a=alias,
+                       w=where), t.BOOLEAN)
+    if g.chance(0.85):
+        return found
+    return e.expr(sql(g.pick(["({f} IS NULL)", "({f} IS NOT TRUE)", "({f} IS FALSE)", "(NOT {f})"]), f=found), t.BOOLEAN)
+
+
+@subquery()
+def against_one_value(g, scope, depth):
+    """A comparison with an uncorrelated scalar subquery."""
+    a = g.column(scope, where=lambda c: c.type.family not in ("bool", "bytes"))
+    if a is None:
+        return None
+    found = one_value(g, lambda c: comparable(a, c))
+    return found and e.expr(sql("({a} {o} {b})", a=a, o=g.pick(["=", "<>", "<", "<=", ">", ">="]), b=found), t.BOOLEAN)
+
+
+def one_value(g, fits=lambda c: True):
+    """An uncorrelated scalar subquery: a global aggregate that gives one of the column's values."""
+    relation, alias = g.base(0), g.alias()
+    inner = reached(relation, alias)
+    y = g.column(inner, where=lambda c: c.type.family not in ("bool", "bytes") and fits(c))
+    if y is None:
+        return None
+    where = optional(sql(" WHERE {p}", p=g.predicate(inner, 1))) if g.chance(0.5) else NOTHING
+    return e.expr(sql("(SELECT {f}({y}) FROM {r} AS {a}{w})", f=g.pick(["min", "max"]), y=y, r=relation.item, a=alias, w=where), y.type, y.bound)
 
 
 # ---- SELECT ---------------------------------------------------------------------------------------------------
@@ -248,12 +379,15 @@ def comma_join(g, depth):
 
 @finish(4)
 def projection(g, origin):
-    return select(origin, [g.scalar(origin.scope) for _ in range(g.rng.randint(1, 5))])
+    outputs = [g.scalar(origin.scope) for _ in range(g.rng.randint(1, 5))]
+    if g.chance(0.04) and (found := one_value(g)):
+        outputs.append(found)
+    return select(origin, outputs)
 
 
 def groupable(g, scope):
     key = g.scalar(scope)
-    return key if key.opaque is None and (key.type.family != "float" or key.bound is not None) and "CAST(NULL" not in key.pg else None
+    return key if key.opaque is None and "CAST(NULL" not in key.pg else None
 
 
 @finish(5)
@@ -263,10 +397,8 @@ def group_by(g, origin):
     if not keys:
         return None
     outputs = keys + [g.aggregate(origin.scope) for _ in range(g.rng.randint(1, 3))]
-    tail = sql(" GROUP BY {k}", k=join(keys))
-    if g.chance(0.3):
-        tail = sql("{t} HAVING {p}", t=tail, p=having(g, origin))
-    return select(origin, outputs, tail)
+    had = optional(sql(" HAVING {p}", p=having(g, origin))) if g.chance(0.3) else NOTHING
+    return select(origin, outputs, sql(" GROUP BY {k}{h}", k=join(keys), h=had))
 
 
 def having(g, origin):
@@ -277,7 +409,7 @@ def having(g, origin):
 
 @finish(2)
 def global_aggregate(g, origin):
-    tail = sql(" HAVING {p}", p=having(g, origin)) if g.chance(0.15) else None
+    tail = optional(sql(" HAVING {p}", p=having(g, origin))) if g.chance(0.15) else NOTHING
     return select(origin, [g.aggregate(origin.scope) for _ in range(g.rng.randint(1, 3))], tail)
 
 
@@ -290,41 +422,88 @@ def distinct(g, origin):
 # ---- around it ------------------------------------------------------------------------------------------------
 
 
-@wrapper(2)
-def union_all(g, depth):
-    """Branches with the columns that they can agree on."""
-    branches = [g.relation(depth) for _ in range(g.rng.randint(2, 3))]
-    shape = [c for c in branches[0].columns if not c.opaque]
-    for branch in branches[1:]:
-        shape = [c for c in shape if any(d.type == c.type and not d.opaque for d in branch.columns)]
-    if not shape:
-        return None
-    made, outputs = [], []
-    for branch in branches:
+def branches(g, depth, count):
+    """SELECTs with the columns that they can agree on, or None."""
+    relations = [g.relation(depth) for _ in range(count)]
+    shape = [c for c in relations[0].columns if not c.opaque]
+    for relation in relations[1:]:
+        shape = [c for c in shape if any(d.type == c.type and not d.opaque for d in relation.columns)]
+    made = []
+    for relation in relations if shape else ():
         alias = g.alias()
-        columns = [g.pick([d for d in reached(branch, alias) if d.type == c.type and not d.opaque]) for c in shape]
-        made.append(select(From(sql("{x} AS {a}", x=branch.item, a=alias), [], (branch,)), columns))
-        outputs.append(made[-1].columns)
-    text = join(made, " UNION ALL ")
-    columns = tuple(e.expr(first, first.type, None if any(c.bound is None for c in same) else max(c.bound for c in same))
-                    for first, same in zip(outputs[0], zip(*outputs)))
-    return Relation(text.pg, text.duck, columns, parts=tuple(made), uses=frozenset().union(*[m.uses for m in made]))
+        columns = [g.pick([d for d in reached(relation, alias) if d.type == c.type and not d.opaque]) for c in shape]
+        made.append(select(From(from_item(relation, alias), []), columns))
+    return made
+
+
+def combined(made, operator):
+    """Branches with a set operation between them."""
+    same = zip(*[m.columns for m in made])
+    columns = [e.expr(like[0], like[0].type, None if any(c.bound is None for c in like) else max(c.bound for c in like)) for like in same]
+    return made_of(join(made, f" {operator} "), columns)
+
+
+@wrapper(3)
+def union_all(g, depth):
+    made = branches(g, depth, g.rng.randint(2, 3))
+    return combined(made, "UNION ALL") if made else None
+
+
+@wrapper(2)
+def set_operation(g, depth):
+    made = branches(g, depth, 2)
+    return combined(made, g.pick(["UNION", "INTERSECT", "EXCEPT"])) if made else None
+
+
+def in_full_order(g, columns):
+    """ORDER BY every column, so that only rows equal in all of them tie."""
+    order = list(columns)
+    g.rng.shuffle(order)
+    return join(order_item(c, g.chance(0.4), g.pick([None, None, True, False])) for c in order)
 
 
 @wrapper(2)
 def top_n(g, depth):
-    """ORDER BY every column, so that only rows equal in all of them tie, then LIMIT and at times OFFSET."""
-    inner = g.relation(depth)
+    """ORDER BY, LIMIT and at times OFFSET."""
+    inner, alias = g.relation(depth), g.alias()
     if any(c.opaque for c in inner.columns):
         return None
-    order = list(inner.columns)
-    g.rng.shuffle(order)
-    alias = g.alias()
-    items = join(order_item(f"{alias}.{c.pg}", g.chance(0.4), g.pick([None, None, True, False])) for c in order)
-    tail = sql(f" ORDER BY {{o}} LIMIT {g.rng.randint(1, 6)}", o=items)
+    offset = optional(Sql(*[f" OFFSET {g.rng.randint(1, 3)}"] * 2)) if g.chance(0.4) else NOTHING
+    tail = sql(f" ORDER BY {{o}} LIMIT {g.rng.randint(1, 6)}{{f}}", o=in_full_order(g, reached(inner, alias)), f=offset)
+    return select(From(from_item(inner, alias), []), reached(inner, alias), tail)
+
+
+@wrapper(2)
+def row_number(g, depth):
+    """ROW_NUMBER over all or per partition; at times only the first few."""
+    inner, alias = g.relation(depth), g.alias()
+    columns = reached(inner, alias)
+    if any(c.opaque for c in columns):
+        return None
+    part = optional(sql("PARTITION BY {p} ", p=join(g.rng.sample(columns, 1)))) if g.chance(0.7) else NOTHING
+    number = e.expr(sql("row_number() OVER ({p}ORDER BY {o})", p=part, o=in_full_order(g, columns)), t.BIGINT, e.ROWS_MAX)
+    numbered, outer = select(From(from_item(inner, alias), []), [*columns, number]), g.alias()
     if g.chance(0.4):
-        tail = sql(f"{{t}} OFFSET {g.rng.randint(1, 3)}", t=tail)
-    return select(From(sql("{x} AS {a}", x=inner.item, a=alias), [], (inner,)), reached(inner, alias), tail)
+        return numbered
+    seen = reached(numbered, outer)
+    first = e.expr(sql("{n} {o} {k}", n=seen[-1], o=g.pick(["<=", "<=", "=", ">"]), k=g.rng.randint(1, 3)), t.BOOLEAN)
+    return select(From(from_item(numbered, outer), [], first), seen if g.chance(0.5) else seen[:-1])
+
+
+@wrapper(2)
+def cte_twice(g, depth):
+    """A common table expression that is used twice."""
+    inner, name = g.relation(depth), f"w{g.alias()}"
+    common = named(name, inner.columns)
+    x, alias = g.alias(), g.alias()
+    origin = From(from_item(common, x), reached(common, x))
+    right = reached(common, alias)
+    if g.chance(0.7) and (on := conditions(g, origin.scope, right, 0.2)):
+        body = projection(g, attached(origin, g.pick(["INNER", "LEFT", "FULL"]), common, alias, on))
+    else:
+        counted = select(From(from_item(common, alias), right), [e.count_values(g, right) or e.count_rows(g, right)])
+        body = combined([counted, select(origin, [e.count_rows(g, origin.scope)])], "UNION ALL")
+    return made_of(sql("WITH {n} AS ({q}) {b}", n=name, q=inner, b=body), body.columns)
 
 
 @wrapper()
@@ -332,5 +511,4 @@ def nested(g, depth):
     """A filter and a projection around a subquery."""
     inner, alias = g.relation(depth), g.alias()
     scope = reached(inner, alias)
-    origin = From(sql("{x} AS {a}", x=inner.item, a=alias), scope, (inner,), g.predicate(scope))
-    return projection(g, origin)
+    return projection(g, From(from_item(inner, alias), scope, g.predicate(scope)))

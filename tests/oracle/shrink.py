@@ -1,9 +1,13 @@
 """Makes a failing case small: fewer views, simpler queries, fewer commits, statements, rows and columns."""
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from .cases import Insert, View
+import duckdb
+
+from .cases import Duck, Insert
+from .dialect import NOTHING, Fill, Listed, Sql, join, sql
 from .expressions import Expr
+from .relations import Relation, made_of
 
 
 def shrink(case, fails, seconds):
@@ -18,26 +22,65 @@ def shrink(case, fails, seconds):
     """
     deadline = time.monotonic() + seconds
     progress = True
-    while progress and time.monotonic() < deadline:
+    while progress:
         progress = False
-        for smaller in _smaller(case):
-            if time.monotonic() > deadline:
-                break
-            if fails(smaller):
-                case, progress = smaller, True
-                break
+        for step in (_only_one_view, _fewer_views, _fewer_commits, _inlined_views, _simpler_views, _fewer_statements, _fewer_rows,
+                     _fewer_columns, _fewer_tables):
+            while (found := _first(step(case), fails, deadline)) is not None:
+                case, progress = found, True
     return case
 
 
-def _smaller(case):
-    """Cases with one part less, the largest parts first."""
-    yield from _fewer_views(case)
-    yield from _fewer_commits(case)
-    yield from _simpler_views(case)
-    yield from _fewer_statements(case)
-    yield from _fewer_rows(case)
-    yield from _fewer_columns(case)
-    yield from _fewer_tables(case)
+def _first(cases, fails, deadline):
+    """The first case that still fails, or None when there is none or no time."""
+    for case in cases:
+        if time.monotonic() > deadline:
+            return None
+        if fails(case):
+            return case
+    return None
+
+
+def _only_one_view(case):
+    """One view with those under it."""
+    for view in case.views:
+        kept, below = {view.name}, {v.name: v.uses for v in case.views}
+        while more := {u for name in kept for u in below[name] if u in below} - kept:
+            kept |= more
+        if len(kept) < len(case.views):
+            yield replace(case, views=tuple(v for v in case.views if v.name in kept))
+
+
+def _inlined_views(case):
+    """A view under others becomes a subquery of theirs."""
+    for gone in case.views:
+        if any(gone.name in v.uses for v in case.views):
+            rest = (v for v in case.views if v is not gone)
+            yield replace(case, views=tuple(replace(v, relation=_inlined(v.relation, gone)) for v in rest))
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A common table expression, to be put where its name stands like a view."""
+
+    name: str
+    relation: Relation
+
+
+def _inlined(piece, view):
+    """The piece of SQL with a view's query in the place of its name."""
+    if view.name not in piece.pg:
+        return piece
+    if piece.pg == view.name:
+        return sql("({x})", x=view.relation)
+    if isinstance(piece.tree, Listed):
+        made = join((_inlined(p, view) for p in piece.tree.pieces), piece.tree.separator)
+    elif isinstance(piece.tree, Fill):
+        parts = {name: _inlined(p, view) if hasattr(p, "tree") else p for name, p in piece.tree.parts.items()}
+        made = sql(piece.tree.template, piece.tree.duck_template, **parts)
+    else:
+        return piece
+    return replace(piece, pg=made.pg, duck=made.duck, tree=made.tree)
 
 
 def _fewer_views(case):
@@ -54,23 +97,80 @@ def _fewer_views(case):
 
 def _fewer_commits(case):
     total = len(case.commits)
-    for size in (total // 2, total // 4, 1):
+    for size in dict.fromkeys((total, total // 2, total // 4, 1)):
         for start in range(0, total, size) if size else ():
             kept = case.commits[:start] + case.commits[start + size:]
             views = tuple(replace(v, created_after=min(v.created_after, len(kept))) for v in case.views)
-            if kept:
-                yield replace(case, commits=kept, views=views)
+            yield replace(case, commits=kept, views=views)
 
 
 def _simpler_views(case):
-    """A view becomes one of the subqueries in it; or is made before any data."""
+    """A view is made before any data; or its query loses a part, as long as DuckDB can still run it."""
     for i, view in enumerate(case.views):
-        if any(view.name in other.uses for other in case.views):
-            continue
-        for part in view.relation.parts:
-            yield _with_view(case, i, View(view.name, part, view.created_after))
         if view.created_after:
             yield replace(case, views=tuple(replace(v, created_after=0) for v in case.views))
+    with Duck() as duck:
+        for table in case.tables:
+            duck.run(table.create().duck)
+        for i, view in enumerate(case.views):
+            for relation in _typed(duck, view.relation):
+                yield _with_view(case, i, replace(view, relation=relation))
+            duck.run(f"CREATE VIEW {view.name} AS {view.relation.duck}")
+
+
+def _typed(duck, relation):
+    """Smaller relations that DuckDB can run, with the columns that are left; none of another type than before."""
+    before = _described(duck, relation)
+    for piece in smaller(relation):
+        columns = {c.pg: c for c in getattr(piece, "columns", relation.columns)}
+        if (after := _described(duck, piece)) is None or not after.keys() <= columns.keys():
+            continue
+        if piece.tree is None or isinstance(piece, Relation) or all(before.get(n) == kind for n, kind in after.items()):
+            yield replace(made_of(piece, [columns[n] for n in after]), name=getattr(piece, "name", None))
+
+
+def _described(duck, piece):
+    """Name and type of every column, or None."""
+    try:
+        return {r[0]: r[1] for r in duck.run(f"DESCRIBE {piece.duck}")}
+    except duckdb.Error:
+        return None
+
+
+def smaller(piece):
+    """Pieces of SQL like this one with something left out: one of its own parts of the same kind instead, or a part less."""
+    tree = piece.tree
+    if isinstance(tree, Listed):
+        for i, one in enumerate(tree.pieces):
+            rest = tree.pieces[:i], tree.pieces[i + 1:]
+            if len(tree.pieces) > 1:
+                yield join([*rest[0], *rest[1]], tree.separator)
+            yield from (join([*rest[0], less, *rest[1]], tree.separator) for less in smaller(one))
+    elif isinstance(tree, Fill):
+        if tree.template.startswith("WITH {n} AS"):
+            yield _inlined(tree.parts["b"], _Named(tree.parts["n"], tree.parts["q"]))
+        if getattr(piece, "kind", ""):
+            yield from _like_it(piece.kind, tree)
+        for name, part in tree.parts.items():
+            if getattr(part, "kind", "") == "optional":
+                yield _filled(piece, tree, name, NOTHING)
+            if hasattr(part, "tree"):
+                yield from (_filled(piece, tree, name, less) for less in smaller(part))
+
+
+def _like_it(kind, tree):
+    """The nearest pieces inside of the same kind."""
+    for part in tree.parts.values() if isinstance(tree, Fill) else tree.pieces:
+        if getattr(part, "kind", "") == kind and kind != "optional":
+            yield part
+        elif getattr(part, "tree", None):
+            yield from _like_it(kind, part.tree)
+
+
+def _filled(piece, tree, name, part):
+    """The piece with another part."""
+    made = sql(tree.template, tree.duck_template, **{**tree.parts, name: part})
+    return replace(piece, pg=made.pg, duck=made.duck, tree=made.tree) if isinstance(piece, (Sql, Expr)) else replace(made, kind=piece.kind)
 
 
 def _with_view(case, i, view):

@@ -1,7 +1,12 @@
 """What is judged: a Cenote server, another PostgreSQL server (which checks the oracle), or DuckDB (its self-test)."""
-import duckdb
+from decimal import Decimal
+
 import psycopg
 from harness import Server
+
+from .cases import Duck
+from .compare import DECODERS, Approximate
+from .relations import NAMES
 
 
 class Refused(Exception):
@@ -47,12 +52,21 @@ class CenoteTarget:
         except psycopg.errors.FeatureNotSupported as error:
             raise Refused(str(error)) from error
 
+    def create_plain_view(self, name, relation):
+        try:
+            self.connection.execute(f"CREATE VIEW {name} AS {relation.pg}")
+        except psycopg.errors.FeatureNotSupported as error:
+            raise Refused(str(error)) from error
+
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind} IF EXISTS {name}")
 
     def read(self, query):
         """The rows of a query, with the type OIDs of its columns."""
-        cursor = self.connection.execute(query)
+        try:
+            cursor = self.connection.execute(query)
+        except psycopg.errors.FeatureNotSupported as error:
+            raise Refused(str(error)) from error
         return [c.type_code for c in cursor.description], cursor.fetchall()
 
     def digests(self, prefix):
@@ -64,9 +78,13 @@ class CenoteTarget:
         self.server.restart()
         self.connection = self._connect()
 
+    def gone(self):
+        """Whether the process died or the connection broke."""
+        return self.server.process.poll() is not None or self.connection.closed
+
     def revive(self):
         """Starts again on nothing when the process died or the connection broke; says whether it had to."""
-        if self.server.process.poll() is None and not self.connection.closed:
+        if not self.gone():
             return False
         self.server.close()
         self.server = Server(workers=self.workers)
@@ -88,6 +106,9 @@ class _Standing:
         pass
 
     def revive(self):
+        return False
+
+    def gone(self):
         return False
 
     def close(self):
@@ -114,41 +135,92 @@ class PostgresTarget(_Standing, CenoteTarget):
     def create_view(self, name, relation):
         self.connection.execute(f"CREATE VIEW {name} AS {relation.pg}")
 
+    def read(self, query):
+        """A sum of doubles that overflows is an error of PostgreSQL's, an infinity of Cenote's."""
+        try:
+            return super().read(query)
+        except psycopg.errors.NumericValueOutOfRange as error:
+            raise Refused(str(error)) from error
+
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
 
 
+def _shown(value, column):
+    """A value as a server would send it."""
+    if not column.opaque or (known := DECODERS[column.opaque](value, column.type)) is None:
+        return value if not column.opaque else None
+    if not isinstance(known, Approximate):
+        return float(known)
+    if column.type.family == "float":
+        return float(known.exact)
+    return Decimal(known.exact.numerator) / Decimal(known.exact.denominator)
+
+
 class DuckTarget(_Standing):
-    """DuckDB as what is judged, with a fault to inject: `spoil(query, rows)` may change what a read gives."""
+    """DuckDB as what is judged, with faults to inject.
+
+    # Arguments
+    - `spoil(query, rows)`: may change what a read gives.
+    - `mutate(text)`: may change the SQL of a view: DuckDB then answers another query.
+    - `refuse(text)`: whether a view is refused as not supported.
+    - `forget`: whether a restart loses the last commit.
+    """
 
     exact_float_sums = True
 
-    def __init__(self, spoil=lambda query, rows: rows):
-        self.connection = duckdb.connect()
-        self.connection.execute("SET TimeZone = 'UTC'")
-        self.spoil, self.shapes = spoil, {}
+    def __init__(self, spoil=lambda query, rows: rows, mutate=lambda text: text, refuse=lambda text: False, forget=False):
+        self.spoil, self.mutate, self.refuse, self.forget = spoil, mutate, refuse, forget
+        self.shapes, self.last, self.duck = {}, [], Duck()
 
     def __str__(self):
         return "DuckDB"
 
     def run(self, statements):
+        self.last = []
         for statement in statements:
-            self.connection.execute(statement.duck)
+            if self.forget and "CREATE" not in statement.duck:
+                table = NAMES.search(statement.duck)[0]
+                self.last.append((table, self.duck.run(f"SELECT * FROM {table}")))
+            self.duck.run(statement.duck)
+
+    def restart(self):
+        for table, rows in reversed(self.last):
+            self.duck.run(f"DELETE FROM {table}")
+            for row in rows:
+                self.duck.connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' for _ in row)})", row)
 
     def abandon(self):
         pass
 
     def create_view(self, name, relation):
-        self.connection.execute(f"CREATE VIEW {name} AS {relation.duck}")
+        if self.refuse(relation.duck):
+            raise Refused("not supported in a materialized view yet: that")
+        self.create_plain_view(name, relation)
         self.shapes[f"SELECT * FROM {name}"] = relation.columns
 
+    def create_plain_view(self, name, relation):
+        self.duck.run(f"CREATE VIEW {name} AS {self.mutate(relation.duck)}")
+        self.shapes[relation.pg] = relation.columns, relation.duck
+
     def drop(self, kind, name):
-        self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
+        self.duck.run(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
+        self.shapes.pop(f"SELECT * FROM {name}", None)
 
     def read(self, query):
-        from .judge import decoded
-        columns = self.shapes.get(query)
-        if columns is None:  # the query itself, not a view: nothing of its own to say
-            return None, None
-        rows = [tuple(getattr(v, "exact", v) for v in row) for row in decoded(self.connection, query, columns)]
-        return None, self.spoil(query, rows)
+        columns, text = self.shapes[query] if isinstance(self.shapes[query][0], tuple) else (self.shapes[query], query)
+        return None, self.spoil(query, self.sent(self.duck, text, columns))
+
+    @staticmethod
+    def sent(duck, text, columns):
+        """The rows of a query as a server would send them."""
+        from .judge import undecoded
+        return [tuple(_shown(v, c) for v, c in zip(row, columns)) for row in undecoded(duck, text, columns)]
+
+    def digests(self, prefix):
+        """A stand-in for state: the bag of rows of every view."""
+        views = {q.split()[-1]: sorted(map(repr, self.read(q)[1])) for q in self.shapes if q.startswith(f"SELECT * FROM {prefix}")}
+        return {name: (hash(tuple(rows)), len(rows)) for name, rows in views.items()}
+
+    def close(self):
+        self.duck.close()

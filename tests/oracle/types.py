@@ -44,20 +44,21 @@ def numeric(precision, scale):
     return Type(name, f"DECIMAL({precision},{scale})", "numeric", 1700, precision=precision, scale=scale)
 
 
-WORDS = ["", "a", "A", "ab", "b", "b ", " c", "it's", "é", "Жук", "🚲x", "NULL", "back\\slash", "a%b", "line\nbreak"]
+WORDS = ["", "a", "A", "ab", "b", "é", "b ", " c", "it's", "e\u0301", "Жук", "🚲x", "日本", "ﬁ", "NULL", "back\\slash", "a%b", "a_b", "line\nbreak",
+         "x" * 200]
 UTC = datetime.timezone.utc
 
 
 def column_type(rng):
     """A random type for a table's column."""
     kinds = [BOOLEAN, SMALLINT, INTEGER, INTEGER, BIGINT, BIGINT, REAL, DOUBLE, DOUBLE, TEXT, TEXT, TEXT, BYTEA, DATE,
-             TIMESTAMP, TIMESTAMPTZ, numeric(10, 2), numeric(18, 4), numeric(38, 9)]
+             TIMESTAMP, TIMESTAMPTZ, numeric(5, 0), numeric(10, 2), numeric(18, 4), numeric(38, 9)]
     return rng.choice(kinds)
 
 
 def bound_of(kind, wide):
     """The largest magnitude that a column's numbers have, for overflow-free arithmetic; None: no arithmetic."""
-    return None if wide else {"int": 9, "numeric": 100, "float": 100, "date": 0, "timestamp": 0}.get(kind.family)
+    return None if wide else {"int": 9, "numeric": 100, "float": 100, "date": 0, "timestamp": 0, "timestamptz": 0}.get(kind.family)
 
 
 def random_value(rng, kind, wide):
@@ -84,10 +85,11 @@ def _numeric(rng, kind, wide):
 
 def _float(rng, kind, wide):
     if not wide:
-        return rng.randint(-400, 400) / 4
+        return rng.choice([-0.0, 0.0]) if rng.random() < 0.1 else rng.randint(-400, 400) / 4 if rng.random() < 0.6 else rng.randint(-3, 3) / 2
     if kind.bits == 32:
-        return rng.choice([3.4028234663852886e38, -3.4028234663852886e38, 1e-37, 0.1, float("nan"), float("inf"), -float("inf"), 16777217.0])
-    return rng.choice([1e16, -1e16, 0.1, 0.2, 1e-300, 1e300, 5e-324, float("nan"), float("inf"),
+        return rng.choice([-0.0, 0.0, 1e-45, 3.4028234663852886e38, -3.4028234663852886e38, 1e-37, 0.1, float("nan"), float("inf"),
+                           -float("inf"), 16777217.0])
+    return rng.choice([-0.0, 0.0, 1.7976931348623157e308, 1e16, -1e16, 0.1, 0.2, 1e-300, 1e300, 5e-324, float("nan"), float("inf"),
                        -float("inf"), 1.0, rng.uniform(-1e6, 1e6), 2.0**53])
 
 
