@@ -10,6 +10,7 @@
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
 
+mod membership;
 mod mixed;
 pub(crate) mod patterns;
 
@@ -22,11 +23,17 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Union};
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Union};
 use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 use datafusion::prelude::cast;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
+
+/// DISTINCT as GROUP BY of all columns: DataFusion drops it where a key of the input repeats.
+fn grouped(input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
+    let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
+    Ok(LogicalPlan::Aggregate(Aggregate::try_new(input, columns, Vec::new())?))
+}
 
 /// Functions with a format of times as their second argument.
 const FORMATTING: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
@@ -42,6 +49,12 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
             let inputs = mixed::unmixed_union(inputs)?;
             let schema = Arc::new(coerce_union_schema(&inputs)?);
             return Ok(Transformed::yes(LogicalPlan::Union(Union { inputs, schema })));
+        }
+        if let LogicalPlan::Distinct(Distinct::All(input)) = node {
+            return Ok(Transformed::yes(grouped(input)?));
+        }
+        if let LogicalPlan::Filter(filter) = &node {
+            membership::check(&filter.predicate)?;
         }
         let schema = merge_schema(&node.inputs());
         let names = NamePreserver::new(&node);
@@ -62,6 +75,10 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match &expr {
+        // Numbers without a sign have no type in SQL.
+        Expr::Column(column) if column.name != Aggregate::INTERNAL_GROUPING_ID && is_unsigned(&expr, schema) => {
+            Ok(Transformed::yes(cast(expr, DataType::Int64)))
+        }
         Expr::Cast(Cast { expr: inner, field }) => match inner.as_ref() {
             Expr::Literal(value, metadata) => match cast_literal(value, field.data_type())? {
                 Some(value) => Ok(Transformed::yes(Expr::Literal(value, metadata.clone()))),
@@ -103,6 +120,10 @@ fn with_type_of_parameter(expr: Expr) -> Expr {
         },
         other => other,
     }
+}
+
+fn is_unsigned(expr: &Expr, schema: &DFSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(data_type) if data_type.is_unsigned_integer())
 }
 
 fn is_date(expr: &Expr, schema: &DFSchema) -> bool {
@@ -148,6 +169,7 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
     let wanted = match (call.name(), &given) {
         ("nullif", _) => call.args.first()?.get_type(schema).ok()?,
         (_, DataType::Utf8View) => DataType::Utf8,
+        (_, unsigned) if unsigned.is_unsigned_integer() => DataType::Int64,
         (_, DataType::Timestamp(TimeUnit::Nanosecond, zone)) => {
             DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
         }
