@@ -30,6 +30,8 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as PlanStatement;
@@ -51,13 +53,12 @@ const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
 const NOT_FOR_VIEWS: &str = "push_down_limit";
 
 /// Optimiser rules that change answers: GROUP BY of constants as a global aggregate, which has a row where there were
-/// none; `count(DISTINCT a)` in two steps, the first of which gives sums types of DataFusion's; outer joins as inner
-/// ones by a condition on a column that only has its name in common with one of the other side.
-const WRONG_FOR_ALL: [&str; 3] = [
-    "eliminate_group_by_constant",
-    "single_distinct_aggregation_to_group_by",
-    "eliminate_outer_join",
-];
+/// none; and `count(DISTINCT a)` in two steps, the first of which gives sums types of DataFusion's.
+const WRONG_FOR_ALL: [&str; 2] = ["eliminate_group_by_constant", "single_distinct_aggregation_to_group_by"];
+
+/// Physical optimiser rules that change answers: they push filters below a join by the bare names of columns, which both
+/// sides may have.
+const WRONG_BELOW_JOINS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -107,6 +108,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
         .with_optimizer_rules(rules_for_all())
+        .with_physical_optimizer_rules(physical_rules())
         .build();
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
@@ -126,6 +128,11 @@ fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
 fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     crate::null_equality::kept_apart(rules.filter(|rule| !WRONG_FOR_ALL.contains(&rule.name())))
+}
+
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name())).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.
