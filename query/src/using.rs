@@ -12,7 +12,7 @@ use crate::names::{folded, public_name};
 use crate::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectName, Query, Select, Statement, TableFactor, VisitorMut,
+    JoinOperator, ObjectName, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -47,6 +47,7 @@ impl VisitorMut for Merging<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let merged = merged_columns(select, self.catalog);
+        name_items(&mut select.projection, &merged);
         if let Some(scope) = self.scopes.last_mut() {
             *scope = merged;
         }
@@ -68,6 +69,19 @@ impl VisitorMut for Merging<'_> {
             *expr = merged.clone();
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Keeps the names of merged columns in the result.
+fn name_items(items: &mut [SelectItem], merged: &HashMap<String, Expr>) {
+    for item in items {
+        if let SelectItem::UnnamedExpr(Expr::Identifier(ident)) = item
+            && merged.contains_key(&folded(ident))
+        {
+            let alias = Ident::with_quote('"', folded(ident));
+            let expr = Expr::Identifier(ident.clone());
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
     }
 }
 
