@@ -131,8 +131,12 @@ impl Declared {
 
     fn take_primary(&mut self, table: &str, key: DeclaredKey) -> Result<()> {
         if self.primary.is_some() {
-            let message = format!("multiple primary keys for table \"{table}\" are not allowed");
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0211", message).sqlstate("42P16"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0211",
+                format!("multiple primary keys for table \"{table}\" are not allowed"),
+            )
+            .sqlstate("42P16"));
         }
         self.primary = Some(key);
         Ok(())
@@ -245,15 +249,23 @@ impl<'a> Names<'a> {
         if self.taken.insert(name.to_string()) {
             return Ok(());
         }
-        let message = format!("constraint \"{name}\" for relation \"{}\" already exists", self.table);
-        Err(Error::new(ErrorKind::Invalid, "SQL-0212", message).sqlstate("42710"))
+        Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0212",
+            format!("constraint \"{name}\" for relation \"{}\" already exists", self.table),
+        )
+        .sqlstate("42710"))
     }
 
     /// Takes the name of a key, whose index is a relation.
     fn take_relation(&mut self, name: &str) -> Result<()> {
         if self.relations.contains(name) || !self.taken.insert(name.to_string()) {
-            let message = format!("relation \"{name}\" already exists");
-            return Err(Error::new(ErrorKind::Conflict, "SQL-0213", message).sqlstate("42P07"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "SQL-0213",
+                format!("relation \"{name}\" already exists"),
+            )
+            .sqlstate("42P07"));
         }
         Ok(())
     }
@@ -272,8 +284,12 @@ impl<'a> Names<'a> {
 
 fn position_of(name: &str, columns: &[ColumnDefinition]) -> Result<usize> {
     columns.iter().position(|column| column.name == name).ok_or_else(|| {
-        let message = format!("column \"{name}\" named in key does not exist");
-        Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703")
+        Error::new(
+            ErrorKind::Invalid,
+            "SQL-0302",
+            format!("column \"{name}\" named in key does not exist"),
+        )
+        .sqlstate("42703")
     })
 }
 
@@ -311,8 +327,12 @@ fn key_columns(columns: &[IndexColumn], what: &str) -> Result<Vec<String>> {
             return Err(unsupported(format!("a key over {column}")));
         }
         if names.contains(&name) {
-            let message = format!("column \"{name}\" appears twice in {what} constraint");
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0206", message).sqlstate("42701"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0206",
+                format!("column \"{name}\" appears twice in {what} constraint"),
+            )
+            .sqlstate("42701"));
         }
         names.push(name);
     }

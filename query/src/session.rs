@@ -2,6 +2,7 @@
 
 mod commitment;
 mod definitions;
+mod describe;
 mod run;
 mod settings;
 mod timeout;
@@ -12,7 +13,6 @@ pub(crate) use commitment::canceled;
 
 use crate::catalog::Object;
 use crate::database::{ChangeStream, Database};
-use crate::dml::Returning;
 use crate::error::{from_datafusion, unsupported};
 use crate::names::shown_name;
 use crate::outcome::{Outcome, Rows};
@@ -28,7 +28,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as Ast, Update};
 use futures::StreamExt;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a prepared statement takes and gives.
@@ -96,98 +96,6 @@ impl Session {
     /// `Invalid` with SQLSTATE 42601 and the position in `sql`; nothing of the script has run.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
         parse_script(sql)
-    }
-
-    /// Infers parameters and result columns without running anything.
-    ///
-    /// # Arguments
-    /// - `hints`: parameter types given by the client; `None` where it leaves the choice to us.
-    pub async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
-        let Parsed::Sql { ast, as_of } = &*statement.parsed else {
-            let columns = self.columns_of_own(&statement.parsed)?;
-            return Ok(Description {
-                parameters: Vec::new(),
-                columns,
-            });
-        };
-        match ast.as_ref() {
-            Ast::Query(_) => {
-                let view = self.read_view(*as_of).await?.with_named(ast).await?;
-                let state = view.state();
-                let plan = view.plan(&state, ast).await?;
-                let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
-                let columns = Some(shown_schema(coerced(&state, plan).schema().as_arrow()));
-                let parameters = parameter_types(&inferred, hints);
-                Ok(Description { parameters, columns })
-            }
-            Ast::Insert(insert) => {
-                let view = self.read_view(*as_of).await?.with_named(ast).await?;
-                let (inferred, returned) = crate::dml::parameters_of_insert(&view, insert).await?;
-                let columns = returned.map(|plan| shown_schema(coerced(&view.state(), plan).schema().as_arrow()));
-                let parameters = parameter_types(&inferred, hints);
-                Ok(Description { parameters, columns })
-            }
-            Ast::Update(_) | Ast::Delete(_) => Ok(Description {
-                columns: self.columns_of_change(ast).await?,
-                parameters: self.guess_types(&statement.text, hints),
-            }),
-            Ast::ShowVariable { .. } => Ok(Description {
-                parameters: Vec::new(),
-                columns: Some(text_column("setting")),
-            }),
-            Ast::Explain { .. } => Ok(Description {
-                parameters: Vec::new(),
-                columns: Some(text_column("QUERY PLAN")),
-            }),
-            _ => Ok(Description {
-                parameters: Vec::new(),
-                columns: None,
-            }),
-        }
-    }
-
-    /// Columns of the RETURNING of an UPDATE or a DELETE.
-    async fn columns_of_change(&self, ast: &Ast) -> Result<Option<SchemaRef>> {
-        let (table, returning, has_others) = match ast {
-            Ast::Update(update) => (&update.table, update.returning.as_ref(), update.from.is_some()),
-            Ast::Delete(delete) => {
-                let from = crate::dml::deleted_from(delete)?;
-                (from, delete.returning.as_ref(), delete.using.is_some())
-            }
-            _ => return Ok(None),
-        };
-        if returning.is_none() {
-            return Ok(None);
-        }
-        let view = self.read_view(None).await?;
-        let (table, alias) = crate::dml::target(&view, table)?;
-        let Some(returning) = Returning::of(returning, &alias, has_others)? else {
-            return Ok(None);
-        };
-        let (_, plan) = returning.plan(&view, crate::dml::no_rows(&table)).await?;
-        Ok(Some(shown_schema(plan.schema().as_arrow())))
-    }
-
-    fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
-        match parsed {
-            Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
-            Parsed::Subscribe { name, .. } => {
-                let readable = self.database.readable(&crate::ddl::object_name(name)?)?;
-                Ok(Some(crate::database::labelled_columns(&readable.columns)))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Parameter types of UPDATE and DELETE: the client's, else text, which is cast where it is used.
-    fn guess_types(&self, text: &str, hints: &[Option<DataType>]) -> Vec<DataType> {
-        let highest = (1..=64)
-            .rev()
-            .find(|number| text.contains(&format!("${number}")))
-            .unwrap_or(0);
-        (0..highest.max(hints.len()))
-            .map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8))
-            .collect()
     }
 
     /// Runs one statement.
@@ -421,13 +329,6 @@ enum Change<'a> {
     Truncate(&'a datafusion::sql::sqlparser::ast::Truncate),
 }
 
-/// The plan with its types coerced; as it is where its parameters leave types open.
-fn coerced(state: &datafusion::execution::SessionState, plan: LogicalPlan) -> LogicalPlan {
-    let options = state.config_options();
-    let analyzed = state.analyzer().execute_and_check(plan.clone(), options, |_, _| {});
-    analyzed.unwrap_or(plan)
-}
-
 /// Runs a plan, its result streaming to the client.
 pub(crate) async fn stream_plan(
     state: &datafusion::execution::SessionState,
@@ -478,21 +379,6 @@ pub(crate) fn shown_schema(schema: &Schema) -> SchemaRef {
         Field::new(shown_name(field.name()), field.data_type().clone(), true).with_metadata(field.metadata().clone())
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// Types of `$1`, `$2` ...: the client's, then those inferred, else text.
-fn parameter_types(inferred: &HashMap<String, Option<DataType>>, hints: &[Option<DataType>]) -> Vec<DataType> {
-    let highest = inferred
-        .keys()
-        .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
-        .max();
-    (1..=highest.unwrap_or(0).max(hints.len()))
-        .map(|number| {
-            let hint = hints.get(number - 1).cloned().flatten();
-            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten())
-                .unwrap_or(DataType::Utf8)
-        })
-        .collect()
 }
 
 fn first_words(sql: &str) -> String {

@@ -69,12 +69,15 @@ impl RowKey {
             .map(|column| schema.columns.field(*column).name().as_str());
         let values = self.columns.iter().map(|column| shown(rows.column(*column), row));
         let (names, values): (Vec<&str>, Vec<String>) = (names.collect(), values.collect());
-        let message = format!("duplicate key value violates unique constraint \"{}\"", self.name);
         let there = format!("Key ({})=({}) already exists.", names.join(", "), values.join(", "));
-        Error::new(ErrorKind::Conflict, "TABLE-0101", message)
-            .sqlstate("23505")
-            .telling(there)
-            .of_constraint(&schema.name, &self.name)
+        Error::new(
+            ErrorKind::Conflict,
+            "TABLE-0101",
+            format!("duplicate key value violates unique constraint \"{}\"", self.name),
+        )
+        .sqlstate("23505")
+        .telling(there)
+        .of_constraint(&schema.name, &self.name)
     }
 }
 

@@ -97,11 +97,15 @@ impl Checks {
             }
         }
         let Some((row, check)) = first else { return Ok(()) };
-        let message = format!(
-            "new row for relation \"{table}\" violates check constraint \"{}\"",
-            check.name
-        );
-        let error = Error::new(ErrorKind::Invalid, "TABLE-0107", message).sqlstate("23514");
+        let error = Error::new(
+            ErrorKind::Invalid,
+            "TABLE-0107",
+            format!(
+                "new row for relation \"{table}\" violates check constraint \"{}\"",
+                check.name
+            ),
+        )
+        .sqlstate("23514");
         Err(error.telling(failing_row(rows, row)?).of_constraint(table, &check.name))
     }
 }

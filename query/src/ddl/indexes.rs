@@ -31,8 +31,12 @@ impl Database {
             if create.if_not_exists {
                 return Ok((name, false));
             }
-            let message = format!("relation \"{name}\" already exists");
-            return Err(Error::new(ErrorKind::Conflict, "SQL-0213", message).sqlstate("42P07"));
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "SQL-0213",
+                format!("relation \"{name}\" already exists"),
+            )
+            .sqlstate("42P07"));
         }
         let definition = IndexDefinition {
             id: catalog.allocate(),
@@ -74,8 +78,12 @@ impl Database {
                 None if catalog.relation_names().contains(&name) => return Err(not_droppable(&catalog, &name)),
                 None if if_exists => notices.push(format!("index \"{name}\" does not exist, skipping")),
                 None => {
-                    let message = format!("index \"{name}\" does not exist");
-                    return Err(Error::new(ErrorKind::Invalid, "SQL-0216", message).sqlstate("42704"));
+                    return Err(Error::new(
+                        ErrorKind::Invalid,
+                        "SQL-0216",
+                        format!("index \"{name}\" does not exist"),
+                    )
+                    .sqlstate("42704"));
                 }
             }
         }
@@ -115,8 +123,12 @@ fn indexed_object(catalog: &Catalog, name: &ObjectName) -> Result<Object> {
     match object.versioned() {
         Some(_) => Ok(object.clone()),
         None => {
-            let message = format!("cannot create index on relation \"{name}\"");
-            let error = Error::new(ErrorKind::Invalid, "SQL-0215", message).sqlstate("42809");
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "SQL-0215",
+                format!("cannot create index on relation \"{name}\""),
+            )
+            .sqlstate("42809");
             Err(error.telling(format!("This operation is not supported for {}s.", object.kind())))
         }
     }
@@ -134,8 +146,12 @@ fn column_names(object: &Object, create: &CreateIndex) -> Result<Vec<String>> {
             return Err(unsupported(format!("an index over {column}")));
         }
         if object.columns().index_of(&name).is_err() {
-            let message = format!("column \"{name}\" does not exist");
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0302",
+                format!("column \"{name}\" does not exist"),
+            )
+            .sqlstate("42703"));
         }
         if names.contains(&name) {
             return Err(unsupported(format!("an index with column \"{name}\" twice")));
@@ -182,10 +198,13 @@ fn refuse_clauses(create: &CreateIndex) -> Result<()> {
 
 fn not_droppable(catalog: &Catalog, name: &str) -> Error {
     if let Some(object) = catalog.get(name) {
-        let message = format!("\"{name}\" is not an index");
-        let error = Error::new(ErrorKind::Invalid, "SQL-0216", message).sqlstate("42809");
+        let error = Error::new(ErrorKind::Invalid, "SQL-0216", format!("\"{name}\" is not an index")).sqlstate("42809");
         return error.attempt(format!("DROP {} {name}", object.kind().to_uppercase()));
     }
-    let message = format!("cannot drop index {name} because a constraint requires it");
-    Error::new(ErrorKind::Invalid, "SQL-0216", message).sqlstate("2BP01")
+    Error::new(
+        ErrorKind::Invalid,
+        "SQL-0216",
+        format!("cannot drop index {name} because a constraint requires it"),
+    )
+    .sqlstate("2BP01")
 }

@@ -20,8 +20,12 @@ pub(super) fn assigned(table: &Table, assignments: &[Assignment]) -> Result<Vec<
             let position = position_of(table, name)?;
             if set.iter().any(|(known, _)| *known == position) {
                 let name = &table.definition.columns[position].name;
-                let message = format!("multiple assignments to same column \"{name}\"");
-                return Err(Error::new(ErrorKind::Invalid, "SQL-0304", message).sqlstate("42601"));
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0304",
+                    format!("multiple assignments to same column \"{name}\""),
+                )
+                .sqlstate("42601"));
             }
             set.push((position, text_of(table, position, &value)));
         }
@@ -42,14 +46,22 @@ fn pairs(assignment: &Assignment) -> Result<Vec<(&ObjectName, Expr)>> {
         other => match row_values(other) {
             Some(values) => values,
             None => {
-                let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
-                return Err(Error::new(ErrorKind::Unsupported, "SQL-0313", message).sqlstate("0A000"));
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "SQL-0313",
+                    "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+                )
+                .sqlstate("0A000"));
             }
         },
     };
     if values.len() != names.len() {
-        let message = "number of columns does not match number of values";
-        return Err(Error::new(ErrorKind::Invalid, "SQL-0313", message).sqlstate("42601"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0313",
+            "number of columns does not match number of values",
+        )
+        .sqlstate("42601"));
     }
     Ok(names.iter().zip(values).collect())
 }
@@ -104,8 +116,12 @@ fn position_of(table: &Table, name: &ObjectName) -> Result<usize> {
     let columns = &table.definition.columns;
     columns.iter().position(|known| known.name == column).ok_or_else(|| {
         let relation = &table.definition.name;
-        let message = format!("column \"{column}\" of relation \"{relation}\" does not exist");
-        Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703")
+        Error::new(
+            ErrorKind::Invalid,
+            "SQL-0302",
+            format!("column \"{column}\" of relation \"{relation}\" does not exist"),
+        )
+        .sqlstate("42703")
     })
 }
 

@@ -100,6 +100,10 @@ fn check_plain(plan: &LogicalPlan) -> Result<()> {
         LogicalPlan::Window(_) => ("42P20", "window"),
         _ => return Ok(()),
     };
-    let message = format!("{what} functions are not allowed in RETURNING");
-    Err(Error::new(ErrorKind::Invalid, "SQL-0312", message).sqlstate(sqlstate))
+    Err(Error::new(
+        ErrorKind::Invalid,
+        "SQL-0312",
+        format!("{what} functions are not allowed in RETURNING"),
+    )
+    .sqlstate(sqlstate))
 }

@@ -81,11 +81,15 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
 pub(crate) async fn check_rows(database: &Arc<Database>, table: &Table, rows: &RecordBatch) -> Result<()> {
     for (column, array) in table.definition.columns.iter().zip(rows.columns()) {
         if column.not_null && array.null_count() > 0 {
-            let message = format!(
-                "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-                column.name, table.definition.name
-            );
-            let error = Error::new(ErrorKind::Invalid, "TABLE-0104", message).sqlstate("23502");
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "TABLE-0104",
+                format!(
+                    "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                    column.name, table.definition.name
+                ),
+            )
+            .sqlstate("23502");
             let first = (0..array.len()).find(|row| array.is_null(*row)).unwrap_or_default();
             return Err(error.telling(crate::constraints::failing_row(rows, first)?));
         }

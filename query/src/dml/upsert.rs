@@ -71,8 +71,12 @@ impl<'a> Conflicts<'a> {
                 Ok(Conflicts::Update { key, update })
             }
             (OnConflictAction::DoUpdate(_), None) => {
-                let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
-                let error = Error::new(ErrorKind::Invalid, "SQL-0311", message).sqlstate("42601");
+                let error = Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0311",
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .sqlstate("42601");
                 Err(error.attempt("For example, ON CONFLICT (column_name)."))
             }
         }
@@ -95,8 +99,12 @@ fn keys_meant(table: &Table, target: &ConflictTarget, keys: &[RowKey]) -> Result
             let meant = of(&|key| key.name == name);
             if meant.is_empty() {
                 let relation = &table.definition.name;
-                let message = format!("constraint \"{name}\" for table \"{relation}\" does not exist");
-                return Err(Error::new(ErrorKind::Invalid, "SQL-0311", message).sqlstate("42704"));
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0311",
+                    format!("constraint \"{name}\" for table \"{relation}\" does not exist"),
+                )
+                .sqlstate("42704"));
             }
             Ok(meant)
         }
@@ -105,8 +113,12 @@ fn keys_meant(table: &Table, target: &ConflictTarget, keys: &[RowKey]) -> Result
             for column in columns {
                 let name = folded(column);
                 let position = table.columns.index_of(&name).map_err(|_| {
-                    let message = format!("column \"{name}\" does not exist");
-                    Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703")
+                    Error::new(
+                        ErrorKind::Invalid,
+                        "SQL-0302",
+                        format!("column \"{name}\" does not exist"),
+                    )
+                    .sqlstate("42703")
                 })?;
                 named.push(position);
             }
@@ -116,8 +128,12 @@ fn keys_meant(table: &Table, target: &ConflictTarget, keys: &[RowKey]) -> Result
             };
             let meant = of(&is_meant);
             if meant.is_empty() {
-                let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-                return Err(Error::new(ErrorKind::Invalid, "SQL-0311", message).sqlstate("42P10"));
+                return Err(Error::new(
+                    ErrorKind::Invalid,
+                    "SQL-0311",
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                )
+                .sqlstate("42P10"));
             }
             Ok(meant)
         }
@@ -228,8 +244,12 @@ impl Upsert<'_> {
         let is = plan.schema().field(set.len()).data_type();
         if !matches!(is, DataType::Boolean | DataType::Null) {
             let is = crate::types::type_name(is);
-            let message = format!("argument of WHERE must be type boolean, not type {is}");
-            return Err(Error::new(ErrorKind::Invalid, "SQL-0307", message).sqlstate("42804"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "SQL-0307",
+                format!("argument of WHERE must be type boolean, not type {is}"),
+            )
+            .sqlstate("42804"));
         }
         Ok((state, plan))
     }
@@ -267,8 +287,12 @@ fn refuse_repeated(rows: &RecordBatch, key: &RowKey) -> Result<()> {
     let mut seen = HashSet::with_capacity(rows.num_rows());
     for (row, value) in keys.iter().enumerate() {
         if values.iter().all(|column| column.is_valid(row)) && !seen.insert(value.data()) {
-            let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
-            let error = Error::new(ErrorKind::Invalid, "TABLE-0108", message).sqlstate("21000");
+            let error = Error::new(
+                ErrorKind::Invalid,
+                "TABLE-0108",
+                "ON CONFLICT DO UPDATE command cannot affect row a second time",
+            )
+            .sqlstate("21000");
             return Err(error.attempt(
                 "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
             ));

@@ -1,0 +1,127 @@
+//! What a prepared statement takes and gives, found without running it.
+
+use super::{Description, Session, shown_schema, text_column};
+use crate::dml::Returning;
+use crate::error::from_datafusion;
+use crate::parse::{Parsed, Statement};
+use arrow::datatypes::{DataType, SchemaRef};
+use cenote_statestore::Result;
+use datafusion::execution::SessionState;
+use datafusion::sql::sqlparser::ast::Statement as Ast;
+use std::collections::HashMap;
+
+impl Session {
+    /// Infers parameters and result columns without running anything.
+    ///
+    /// # Arguments
+    /// - `hints`: parameter types given by the client; `None` where it leaves the choice to us.
+    pub async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
+        let Parsed::Sql { ast, as_of } = &*statement.parsed else {
+            let columns = self.columns_of_own(&statement.parsed)?;
+            return Ok(Description {
+                parameters: Vec::new(),
+                columns,
+            });
+        };
+        match ast.as_ref() {
+            Ast::Query(_) => {
+                let view = self.read_view(*as_of).await?.with_named(ast).await?;
+                let state = view.state();
+                let plan = view.plan(&state, ast).await?;
+                let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
+                let columns = Some(shown_schema(coerced(&state, plan).schema().as_arrow()));
+                let parameters = parameter_types(&inferred, hints);
+                Ok(Description { parameters, columns })
+            }
+            Ast::Insert(insert) => {
+                let view = self.read_view(*as_of).await?.with_named(ast).await?;
+                let (inferred, returned) = crate::dml::parameters_of_insert(&view, insert).await?;
+                let columns = returned.map(|plan| shown_schema(coerced(&view.state(), plan).schema().as_arrow()));
+                let parameters = parameter_types(&inferred, hints);
+                Ok(Description { parameters, columns })
+            }
+            Ast::Update(_) | Ast::Delete(_) => Ok(Description {
+                columns: self.columns_of_change(ast).await?,
+                parameters: self.guess_types(&statement.text, hints),
+            }),
+            Ast::ShowVariable { .. } => Ok(Description {
+                parameters: Vec::new(),
+                columns: Some(text_column("setting")),
+            }),
+            Ast::Explain { .. } => Ok(Description {
+                parameters: Vec::new(),
+                columns: Some(text_column("QUERY PLAN")),
+            }),
+            _ => Ok(Description {
+                parameters: Vec::new(),
+                columns: None,
+            }),
+        }
+    }
+
+    /// Columns of the RETURNING of an UPDATE or a DELETE.
+    async fn columns_of_change(&self, ast: &Ast) -> Result<Option<SchemaRef>> {
+        let (table, returning, has_others) = match ast {
+            Ast::Update(update) => (&update.table, update.returning.as_ref(), update.from.is_some()),
+            Ast::Delete(delete) => {
+                let from = crate::dml::deleted_from(delete)?;
+                (from, delete.returning.as_ref(), delete.using.is_some())
+            }
+            _ => return Ok(None),
+        };
+        if returning.is_none() {
+            return Ok(None);
+        }
+        let view = self.read_view(None).await?;
+        let (table, alias) = crate::dml::target(&view, table)?;
+        let Some(returning) = Returning::of(returning, &alias, has_others)? else {
+            return Ok(None);
+        };
+        let (_, plan) = returning.plan(&view, crate::dml::no_rows(&table)).await?;
+        Ok(Some(shown_schema(coerced(&view.state(), plan).schema().as_arrow())))
+    }
+
+    fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
+        match parsed {
+            Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
+            Parsed::Subscribe { name, .. } => {
+                let readable = self.database.readable(&crate::ddl::object_name(name)?)?;
+                Ok(Some(crate::database::labelled_columns(&readable.columns)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Parameter types of UPDATE and DELETE: the client's, else text, which is cast where it is used.
+    fn guess_types(&self, text: &str, hints: &[Option<DataType>]) -> Vec<DataType> {
+        let highest = (1..=64)
+            .rev()
+            .find(|number| text.contains(&format!("${number}")))
+            .unwrap_or(0);
+        (0..highest.max(hints.len()))
+            .map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8))
+            .collect()
+    }
+}
+
+/// The plan with its types coerced; as it is where its parameters leave types open.
+fn coerced(state: &SessionState, plan: LogicalPlan) -> LogicalPlan {
+    let options = state.config_options();
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), options, |_, _| {});
+    analyzed.unwrap_or(plan)
+}
+
+/// Types of `$1`, `$2` ...: the client's, then those inferred, else text.
+fn parameter_types(inferred: &HashMap<String, Option<DataType>>, hints: &[Option<DataType>]) -> Vec<DataType> {
+    let highest = inferred
+        .keys()
+        .filter_map(|name| name.trim_start_matches('$').parse::<usize>().ok())
+        .max();
+    (1..=highest.unwrap_or(0).max(hints.len()))
+        .map(|number| {
+            let hint = hints.get(number - 1).cloned().flatten();
+            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten())
+                .unwrap_or(DataType::Utf8)
+        })
+        .collect()
+}
