@@ -7,6 +7,7 @@ use crate::parse::{Parsed, Statement};
 use arrow::datatypes::{DataType, SchemaRef};
 use cenote_statestore::Result;
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use std::collections::HashMap;
 
