@@ -11,6 +11,7 @@
 //! 3. A name that differs from a column's in case only means that column, unless the row has the exact name too.
 //! 4. A scalar is taken for any column whose type has a value of that text: `"12"` is a BIGINT, `12` a TEXT.
 //!    An object or array is never. A number is a TIMESTAMP as milliseconds since 1970.
+//! 5. JSON and JSONB columns take any value as it is written; `null` is NULL there too.
 //!
 //! # Not here
 //! Texts to values is `value`; cutting a file in lines is `text`.
@@ -207,6 +208,11 @@ impl JsonRows {
     fn scalar(&mut self, column: &mut Column, row: usize, cursor: &mut Cursor<'_>) -> Parsed<()> {
         // A gap that is known can be followed by more blanks than it had.
         cursor.blanks();
+        if column.is_json() && cursor.peek() != b'n' {
+            let start = cursor.at;
+            cursor.skip_value(1)?;
+            return column.push_text(&cursor.bytes[start..cursor.at]);
+        }
         match cursor.peek() {
             b'"' => {
                 cursor.at += 1;

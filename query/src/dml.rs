@@ -1,5 +1,6 @@
 //! INSERT, UPDATE, DELETE and TRUNCATE: what they read and the rows they give to the transaction.
 
+use crate::casts::text::{is_read_here, read_texts};
 use crate::catalog::Table;
 use crate::ddl::writable_table;
 use crate::error::{from_datafusion, unsupported};
@@ -82,6 +83,7 @@ pub(crate) fn name_columns(table: &Table, insert: &mut Insert) -> Result<()> {
     if insert.columns.is_empty() {
         name_first_columns(table, insert, width);
     }
+    crate::unknowns::type_values(&table.columns, insert);
     let message = match width.cmp(&insert.columns.len()) {
         Ordering::Equal => return Ok(()),
         Ordering::Less => "INSERT has more target columns than expressions",
@@ -416,9 +418,10 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         safe: false,
         ..CastOptions::default()
     };
-    if let (DataType::Utf8, DataType::Binary) = (array.data_type(), field.data_type()) {
-        let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
-        return crate::pgtext::parse_array(&texts, field.data_type());
+    if let (DataType::Utf8, to) = (array.data_type(), field.data_type())
+        && (*to == DataType::Binary || is_read_here(to))
+    {
+        return read_texts(array, to).map_err(|error| error.fact("column", field.name()));
     }
     let via = match (array.data_type(), field.data_type()) {
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),

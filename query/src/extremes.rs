@@ -54,6 +54,9 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        if let Some(name) = arguments.first().and_then(crate::keys::keyless) {
+            return Err(crate::keys::refused(self.name(), name));
+        }
         self.inner.coerce_types(arguments)
     }
 

@@ -102,6 +102,10 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .build();
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
+    state
+        .register_expr_planner(Arc::new(crate::unknowns::UnknownLiterals))
+        .and_then(|()| state.register_expr_planner(Arc::new(crate::json_parts::JsonOperators)))
+        .map_err(from_datafusion)?;
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
 }
@@ -322,7 +326,8 @@ impl ReadView {
             .map(|(column, sql)| {
                 let parsed = crate::parse::parse_expression(sql).map_err(crate::provider::outside)?;
                 let expr = planner.create_logical_expr_from_sql_expr(parsed, &DFSchema::empty())?;
-                Ok((column.name.clone(), expr))
+                let wanted = crate::catalog::parse_type(&column.sql_type).map_err(crate::provider::outside)?;
+                Ok((column.name.clone(), crate::unknowns::typed(expr, &wanted)?))
             })
             .collect()
     }
@@ -371,10 +376,14 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
     if parameters.is_empty() {
         return Ok(plan);
     }
-    let values = parameters
-        .iter()
-        .map(|value| datafusion::common::metadata::ScalarAndMetadata::new(value.clone(), None));
-    plan.with_param_values(ParamValues::List(values.collect()))
+    let types = plan.get_parameter_types().unwrap_or_default();
+    let values = parameters.iter().enumerate().map(|(index, value)| {
+        let wanted = types.get(&format!("${}", index + 1)).cloned().flatten();
+        let value = crate::unknowns::typed_value(value, wanted.as_ref())?;
+        Ok(datafusion::common::metadata::ScalarAndMetadata::new(value, None))
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    plan.with_param_values(ParamValues::List(values))
         .map_err(from_datafusion)
 }
 

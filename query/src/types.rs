@@ -1,6 +1,8 @@
 //! SQL types and the Arrow types that the store keeps them in.
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
@@ -28,7 +30,9 @@ fn own_choice(sql_type: &SqlType) -> Option<DataType> {
         SqlType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Bytea => DataType::Binary,
         SqlType::TinyInt(_) => DataType::Int16,
-        SqlType::JSON | SqlType::JSONB | SqlType::Uuid => DataType::Utf8,
+        SqlType::Uuid => UUID,
+        SqlType::JSON => json::json_type(),
+        SqlType::JSONB => json::jsonb_type(),
         SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Numeric(ExactNumberInfo::None)
         | SqlType::Decimal(ExactNumberInfo::None)
@@ -85,6 +89,14 @@ impl TypePlanner for PostgresTypes {
 /// # Errors
 /// `Unsupported` 0A000: the type is not built. `Invalid` 42704: there is no such type.
 pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
+    if let SqlType::Interval { fields: Some(_), .. }
+    | SqlType::Interval {
+        precision: Some(0..=5), ..
+    }
+    | SqlType::Time(Some(0..=5), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) = sql_type
+    {
+        return Err(unsupported_type(sql_type));
+    }
     if let Some(own) = own_choice(sql_type) {
         return Ok(own);
     }
@@ -165,6 +177,10 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Float64 => "double precision".into(),
         DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => "text".into(),
+        uuid if *uuid == UUID => "uuid".into(),
+        DataType::Struct(_) if json::name_of(data_type).is_some() => {
+            json::name_of(data_type).unwrap_or_default().into()
+        }
         DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
             "bytea".into()
         }
@@ -186,6 +202,7 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
         DataType::UInt32 => DataType::Int64,
         DataType::Float16 => DataType::Float32,
         DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => DataType::Utf8,
+        uuid if *uuid == UUID => UUID,
         DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Date64 => DataType::Date32,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),

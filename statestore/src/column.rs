@@ -13,7 +13,11 @@
 //! # Not here
 //! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, StringBuilder, make_array};
+use crate::forms::json;
+use crate::forms::uuid::{UUID, UUID_BYTES};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, FixedSizeBinaryArray, StringBuilder, make_array,
+};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
@@ -40,7 +44,8 @@ pub fn storable(data_type: &DataType) -> bool {
             | Interval(IntervalUnit::MonthDayNano)
             | Utf8
             | Binary
-    )
+    ) || *data_type == UUID
+        || json::name_of(data_type).is_some()
 }
 
 /// One growable column.
@@ -197,6 +202,16 @@ impl<'a> ArrayView<'a> {
                     .map(|v| interval_bits(*v))
                     .collect(),
             ),
+            FixedSizeBinary(_) if *array.data_type() == UUID => ViewValues::OwnedWide(
+                array
+                    .as_fixed_size_binary()
+                    .iter()
+                    .map(|value| value.map_or(0, uuid_bits))
+                    .collect(),
+            ),
+            Struct(_) if json::name_of(array.data_type()).is_some() => {
+                ViewValues::Text(array.as_struct().column(0).as_string::<i32>())
+            }
             Utf8 => ViewValues::Text(array.as_string::<i32>()),
             Binary => ViewValues::Binary(array.as_binary::<i32>()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
@@ -243,6 +258,10 @@ fn interval_bits(value: arrow::datatypes::IntervalMonthDayNano) -> i128 {
     (value.nanoseconds as i128) << 64 | (value.days as u32 as i128) << 32 | value.months as u32 as i128
 }
 
+fn uuid_bits(value: &[u8]) -> i128 {
+    value.first_chunk().map_or(0, |bytes| i128::from_be_bytes(*bytes))
+}
+
 fn interval_value(bits: i128) -> arrow::datatypes::IntervalMonthDayNano {
     arrow::datatypes::IntervalMonthDayNano::new(bits as u32 as i32, (bits >> 32) as u32 as i32, (bits >> 64) as i64)
 }
@@ -260,7 +279,9 @@ impl Column {
             Int32 | Date32 | Float32 => Values::Int(Vec::new()),
             Int64 | UInt64 | Float64 | Time64(_) | Timestamp(_, _) => Values::Long(Vec::new()),
             Decimal128(_, _) | Interval(_) => Values::Wide(Vec::new()),
+            uuid if *uuid == UUID => Values::Wide(Vec::new()),
             Utf8 | Binary => Values::Bytes(ByteValues::default()),
+            Struct(_) if json::name_of(data_type).is_some() => Values::Bytes(ByteValues::default()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
         Column {
@@ -409,6 +430,13 @@ impl Column {
                 );
                 return Arc::new(array);
             }
+            Values::Wide(values) if self.data_type == UUID => {
+                let bytes: Vec<u8> = slots
+                    .iter()
+                    .flat_map(|slot| values[*slot as usize].to_be_bytes())
+                    .collect();
+                return Arc::new(FixedSizeBinaryArray::new(UUID_BYTES as i32, bytes.into(), nulls));
+            }
             Values::Short(values) => gathered(values, slots),
             Values::Int(values) => gathered(values, slots),
             Values::Long(values) => gathered(values, slots),
@@ -436,7 +464,10 @@ impl Column {
                 .then(|| std::str::from_utf8(values.get(*slot)).expect("written from a valid text"));
             builder.append_option(text);
         }
-        Arc::new(builder.finish())
+        match self.data_type {
+            DataType::Struct(_) => json::column_of(builder.finish(), &self.data_type),
+            _ => Arc::new(builder.finish()),
+        }
     }
 
     /// Forgets a slot's value so that its memory can be reused.
