@@ -7,7 +7,7 @@
 //! Finding parts in a text, and the text that equal values share: [`cenote_statestore::forms::json`].
 
 use crate::pgtext::{TextStyle, parse_scalar};
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
 use cenote_statestore::forms::json::{self, access};
@@ -178,14 +178,14 @@ fn parts_at_paths<'a>(texts: &'a StringArray, paths: &ListArray) -> Vec<Option<&
 }
 
 fn shown(parts: &[Option<&str>]) -> Result<ArrayRef> {
-    let text = |part: &Option<&str>| match part {
-        None => Ok(None),
-        Some(part) => {
-            access::text_of(part).map_err(|fault| crate::provider::outside(crate::pgtext::json_error(fault, part)))
-        }
-    };
-    let texts = parts.iter().map(text).collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(StringArray::from_iter(texts)))
+    let mut texts = StringBuilder::new();
+    for part in parts {
+        let text = part.map_or(Ok(None), |part| {
+            access::text_of(part).map_err(|fault| crate::pgtext::json_error(fault, part))
+        });
+        texts.append_option(text.map_err(crate::provider::outside)?);
+    }
+    Ok(Arc::new(texts.finish()))
 }
 
 impl ScalarUDFImpl for JsonFunction {

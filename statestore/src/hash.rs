@@ -5,6 +5,7 @@
 //! as PostgreSQL compares them: `-0.0` as `0.0`, every NaN alike. NULL hashes as a value of its own.
 
 use crate::forms::json;
+use crate::forms::list::{self, ListBytes};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -154,6 +155,11 @@ fn hash_column(hashes: &mut [u64], column: &ArrayRef) {
         DataType::Struct(_) if json::name_of(array.data_type()).is_some() => {
             let texts = json::texts_of(column);
             each_bytes(hashes, texts.iter().map(|text| text.map(str::as_bytes)));
+        }
+        DataType::List(_) if list::element_of(array.data_type()).is_some() => {
+            let bytes = ListBytes::new(array.data_type()).encode(column);
+            let valid = |row: usize| column.is_valid(row).then(|| bytes.value(row));
+            each_bytes(hashes, (0..column.len()).map(valid));
         }
         DataType::LargeUtf8 => each_bytes(hashes, array.as_string::<i64>().iter().map(|v| v.map(str::as_bytes))),
         DataType::Utf8View => each_bytes(hashes, array.as_string_view().iter().map(|v| v.map(str::as_bytes))),

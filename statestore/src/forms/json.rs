@@ -16,7 +16,7 @@ pub mod access;
 mod tests;
 
 use super::Malformed;
-use arrow::array::{ArrayRef, AsArray, StringArray, StructArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray, StructArray};
 use arrow::datatypes::{DataType, Field, Fields};
 use std::sync::Arc;
 
