@@ -5,6 +5,7 @@
 //! 2. A row can be taken back: [`Column::truncate`] forgets everything after a number of rows.
 //! 3. NULL in a NOT NULL column is a fault, however it came about.
 
+use crate::elements::Elements;
 use crate::fault::{Fault, FaultKind, Parsed, Refusal};
 use crate::value::{self, number, time};
 use arrow::array::{
@@ -14,8 +15,8 @@ use arrow::array::{
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
-use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::{UUID, UUID_BYTES};
+use cenote_statestore::forms::{json, list};
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::mem::take;
 use std::sync::Arc;
@@ -67,6 +68,7 @@ pub(crate) enum Values {
         spans: Spans,
         data_type: DataType,
     },
+    Array(Elements),
     Binary(Spans),
     Date(Vec<i32>),
     Time(Vec<i64>),
@@ -115,6 +117,9 @@ impl Column {
                 spans: Spans::default(),
                 data_type: field.data_type().clone(),
             },
+            DataType::List(item) if list::element_of(field.data_type()).is_some() => {
+                Values::Array(Elements::new(field.name(), item, stored)?)
+            }
             DataType::Binary => Values::Binary(Spans::default()),
             DataType::Date32 => Values::Date(Vec::new()),
             DataType::Time64(TimeUnit::Microsecond) => Values::Time(Vec::new()),
@@ -155,6 +160,7 @@ impl Column {
             Values::Int32(values) | Values::Date(values) => values.push(0),
             Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.push(0),
             Values::Interval(values) => values.push(IntervalMonthDayNano::ZERO),
+            Values::Array(elements) => elements.end_last(),
             Values::Uuid(bytes) => bytes.extend([0; UUID_BYTES]),
             Values::Float32(values) => values.push(0.0),
             Values::Float64(values) => values.push(0.0),
@@ -170,7 +176,7 @@ impl Column {
     }
 
     #[inline]
-    fn try_text(&mut self, text: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn try_text(&mut self, text: &[u8]) -> Result<(), Refusal> {
         match &mut self.values {
             Values::Text(spans) => {
                 if memchr::memchr(0, text).is_some() {
@@ -197,6 +203,7 @@ impl Column {
             Values::Date(values) => values.push(time::date(text)?),
             Values::Time(values) => values.push(time::time_of_day(text)?),
             Values::Interval(values) => values.push(value::interval(text)?),
+            Values::Array(elements) => elements.read(text)?,
             Values::Uuid(bytes) => bytes.extend(value::uuid(text)?),
             Values::Timestamp { values, zone: None } => values.push(time::timestamp(text)?),
             Values::Timestamp { values, zone: Some(_) } => values.push(time::timestamp_utc(text)?),
@@ -209,7 +216,7 @@ impl Column {
     pub(crate) fn push_number(&mut self, text: &[u8]) -> Parsed<()> {
         let outcome = match &mut self.values {
             Values::Timestamp { values, .. } => time::epoch_millis(text).map(|value| values.push(value)),
-            Values::Binary(_) | Values::Uuid(_) => Err(Refusal::Syntax),
+            Values::Binary(_) | Values::Uuid(_) | Values::Array(_) => Err(Refusal::Syntax),
             Values::Time(_) | Values::Interval(_) => Err(Refusal::Time),
             Values::Text(_) | Values::Json { .. } | Values::Boolean(_) | Values::Date(_) => self.try_text(text),
             _ => self.try_digits(text),
@@ -258,6 +265,14 @@ impl Column {
         matches!(self.values, Values::Json { .. })
     }
 
+    /// Its elements, if its values are arrays.
+    pub(crate) fn elements(&mut self) -> Option<&mut Elements> {
+        match &mut self.values {
+            Values::Array(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
     fn refused(&self, refusal: Refusal, text: &[u8]) -> Box<Fault> {
         refusal.fault(&self.name, &self.sql_type, text)
     }
@@ -273,6 +288,7 @@ impl Column {
             Values::Int32(values) | Values::Date(values) => values.truncate(rows),
             Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.truncate(rows),
             Values::Interval(values) => values.truncate(rows),
+            Values::Array(elements) => elements.truncate(rows),
             Values::Uuid(bytes) => bytes.truncate(rows * UUID_BYTES),
             Values::Float32(values) => values.truncate(rows),
             Values::Float64(values) => values.truncate(rows),
@@ -321,6 +337,7 @@ impl Column {
             Values::Date(values) => Arc::new(Date32Array::new(handed(values), nulls)),
             Values::Time(values) => Arc::new(Time64MicrosecondArray::new(handed(values), nulls)),
             Values::Interval(values) => Arc::new(IntervalMonthDayNanoArray::new(handed(values), nulls)),
+            Values::Array(elements) => elements.finish(nulls)?,
             Values::Uuid(bytes) => Arc::new(FixedSizeBinaryArray::new(UUID_BYTES as i32, take(bytes).into(), nulls)),
             Values::Timestamp { values, zone } => {
                 Arc::new(TimestampMicrosecondArray::new(handed(values), nulls).with_timezone_opt(zone.clone()))
@@ -372,6 +389,7 @@ pub(crate) fn sql_type(data_type: &DataType) -> String {
         DataType::Time64(_) => "TIME".into(),
         DataType::Interval(_) => "INTERVAL".into(),
         uuid if *uuid == UUID => "UUID".into(),
+        DataType::List(item) => format!("{}[]", sql_type(item.data_type())),
         DataType::Struct(_) => json::name_of(data_type).unwrap_or("RECORD").to_uppercase(),
         DataType::Timestamp(_, None) => "TIMESTAMP".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),

@@ -1,6 +1,6 @@
 //! INSERT, UPDATE, DELETE and TRUNCATE: what they read and the rows they give to the transaction.
 
-use crate::casts::text::{is_read_here, read_texts};
+use crate::casts::text::{elements_as, is_read_here, read_texts};
 use crate::catalog::Table;
 use crate::ddl::writable_table;
 use crate::error::{from_datafusion, unsupported};
@@ -422,6 +422,9 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         && (*to == DataType::Binary || is_read_here(to))
     {
         return read_texts(array, to).map_err(|error| error.fact("column", field.name()));
+    }
+    if let (DataType::List(_), DataType::List(item)) = (array.data_type(), field.data_type()) {
+        return elements_as(array, item).map_err(|error| error.fact("column", field.name()));
     }
     let via = match (array.data_type(), field.data_type()) {
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),

@@ -54,6 +54,9 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        if let Some(argument @ DataType::List(_)) = arguments.first() {
+            return Err(crate::keys::refused(self.name(), &crate::types::type_name(argument)));
+        }
         if let Some(name) = arguments.first().and_then(crate::keys::keyless) {
             return Err(crate::keys::refused(self.name(), name));
         }

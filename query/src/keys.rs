@@ -5,6 +5,8 @@
 //! | INTERVAL | by length ([`crate::spans`]) | by length | refused: which of `1 mon` and `30 days` would be shown? |
 //! | JSONB | by value ([`crate::json_parts`]) | refused | refused: which of `1.0` and `1` would be shown? |
 //! | JSON | none, as in PostgreSQL (42883) | none | none |
+//! | REAL[], DOUBLE PRECISION[] | refused: `{0}` and `{-0}` | refused | refused |
+//! | other arrays | by elements, NULL equal to NULL | in ORDER BY alone | all but MIN, MAX and DISTINCT in a call |
 //!
 //! # Not here
 //! Wrapping what is compared by a value of another type: [`crate::zeros`].
@@ -24,6 +26,8 @@ const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
 pub(crate) fn keyless(data_type: &DataType) -> Option<&str> {
     match data_type {
         DataType::Interval(_) => Some("interval"),
+        DataType::List(item) if *item.data_type() == DataType::Float64 => Some("double precision[]"),
+        DataType::List(item) if *item.data_type() == DataType::Float32 => Some("real[]"),
         other => json::name_of(other),
     }
 }
@@ -44,6 +48,8 @@ pub(crate) fn refused(what: &str, name: &str) -> DataFusionError {
     let reason = match name {
         "interval" => "equal intervals can look different, such as 1 mon and 30 days",
         "jsonb" => "equal values can look different, such as 1.0 and 1",
+        "real[]" | "double precision[]" => "equal values can look different, such as {0} and {-0}",
+        name if name.ends_with("[]") => "NULLs in arrays are ordered otherwise",
         _ => "values of the type have neither equality nor order",
     };
     let error = Error::new(ErrorKind::Unsupported, "SQL-0312", message).fact("reason", reason);
@@ -80,8 +86,8 @@ pub(crate) fn check_node(node: &LogicalPlan, schema: &DFSchema) -> Result<()> {
         LogicalPlan::Sort(sort) => check_order(&sort.expr, schema),
         LogicalPlan::Join(join) => {
             let mut names = join.on.iter().filter_map(|(left, _)| unordered(left, schema));
-            match names.find(|name| name == "json") {
-                Some(name) => Err(no_operator(&name, Operator::Eq, &name)),
+            match names.find(|name| name != "jsonb") {
+                Some(name) => Err(refused("JOIN", &name)),
                 None => Ok(()),
             }
         }
@@ -106,9 +112,11 @@ pub(crate) fn check_expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
     match expr {
         Expr::BinaryExpr(binary) => check_comparison(binary, schema),
         Expr::Between(between) => {
+            check_array(&between.expr, schema, "BETWEEN")?;
             unordered(&between.expr, schema).map_or(Ok(()), |name| Err(refused("BETWEEN", &name)))
         }
-        Expr::InList(list) => match unordered(&list.expr, schema).filter(|name| name == "json") {
+        Expr::InList(list) => match unordered(&list.expr, schema).filter(|name| name != "jsonb") {
+            Some(name) if name.ends_with("[]") => Err(refused("IN", &name)),
             Some(name) => Err(no_operator(&name, Operator::Eq, &name)),
             None => Ok(()),
         },
@@ -117,6 +125,11 @@ pub(crate) fn check_expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
         }
         Expr::AggregateFunction(call) => {
             check_order(&call.params.order_by, schema)?;
+            if call.params.distinct {
+                for argument in &call.params.args {
+                    check_array(argument, schema, &format!("{}(DISTINCT)", call.func.name()))?;
+                }
+            }
             match first_of(&call.params.args, schema).filter(|_| call.params.distinct) {
                 Some(name) => Err(refused(&format!("{}(DISTINCT)", call.func.name()), &name)),
                 None => Ok(()),
@@ -125,7 +138,7 @@ pub(crate) fn check_expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
         Expr::WindowFunction(call) => {
             check_order(&call.params.order_by, schema)?;
             let mut names = call.params.partition_by.iter().filter_map(|key| unordered(key, schema));
-            match names.find(|name| name == "json") {
+            match names.find(|name| name != "jsonb") {
                 Some(name) => Err(refused("PARTITION BY", &name)),
                 None => Ok(()),
             }
@@ -145,7 +158,19 @@ fn check_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<()> {
     match (left.as_deref(), right.as_deref()) {
         (Some("jsonb"), Some("jsonb")) if is_equality => Ok(()),
         (Some("jsonb"), Some("jsonb")) if is_order => Err(refused(&binary.op.to_string(), "jsonb")),
+        (Some(left), Some(right)) if left.ends_with("[]") && left == right && (is_equality || is_order) => {
+            Err(refused(&binary.op.to_string(), left))
+        }
         (Some(left), Some(right)) if is_equality || is_order => Err(no_operator(left, binary.op, right)),
+        _ if is_order => check_array(&binary.left, schema, &binary.op.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to order arrays, whose NULLs DataFusion puts first.
+fn check_array(expr: &Expr, schema: &DFSchema, what: &str) -> Result<()> {
+    match expr.get_type(schema) {
+        Ok(data_type @ DataType::List(_)) => Err(refused(what, &crate::types::type_name(&data_type))),
         _ => Ok(()),
     }
 }

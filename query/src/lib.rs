@@ -8,6 +8,7 @@
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
 mod arithmetic;
+mod arrays;
 mod casts;
 mod catalog;
 mod copy;

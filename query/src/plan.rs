@@ -28,7 +28,8 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateDefaults};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
@@ -98,16 +99,24 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_config(options)
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
+        .with_expr_planners(expr_planners())
         .with_optimizer_rules(rules_for_all())
         .build();
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
-    state
-        .register_expr_planner(Arc::new(crate::unknowns::UnknownLiterals))
-        .and_then(|()| state.register_expr_planner(Arc::new(crate::json_parts::JsonOperators)))
-        .map_err(from_datafusion)?;
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
+}
+
+/// What gives operators and subscripts their meaning: ours first.
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    let own: [Arc<dyn ExprPlanner>; 3] = [
+        Arc::new(crate::unknowns::UnknownLiterals),
+        Arc::new(crate::json_parts::JsonOperators),
+        Arc::new(crate::arrays::ArraySubscripts),
+    ];
+    let others = SessionStateDefaults::default_expr_planners();
+    own.into_iter().chain(others).collect()
 }
 
 /// A runtime in which one query has `bytes` of memory for itself; files that it spills to are shared with others.

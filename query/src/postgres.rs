@@ -72,6 +72,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             right,
         }) if is_date(left, schema) && is_date(right, schema) => Ok(Transformed::yes(cast(expr, DataType::Int32))),
         Expr::InList(_) | Expr::Between(_) => Ok(Transformed::yes(crate::unknowns::in_lists(expr, schema)?)),
+        Expr::ScalarFunction(call) if crate::arrays::is_replaced(call, schema) => {
+            Ok(Transformed::yes(crate::arrays::of_call(call)?))
+        }
         Expr::ScalarFunction(call) => Ok(match rewrite_call(call, &expr, schema) {
             Some(rewritten) => Transformed::yes(rewritten),
             None => Transformed::no(expr),

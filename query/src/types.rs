@@ -1,8 +1,8 @@
 //! SQL types and the Arrow types that the store keeps them in.
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::UUID;
+use cenote_statestore::forms::{json, list};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
@@ -124,8 +124,13 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
         | SqlType::Character(_)
         | SqlType::CharVarying(_) => DataType::Utf8,
         SqlType::Date => DataType::Date32,
-        SqlType::Array(ArrayElemTypeDef::SquareBracket(_, _) | ArrayElemTypeDef::AngleBracket(_)) => {
-            return Err(unsupported_type(sql_type));
+        SqlType::Array(ArrayElemTypeDef::SquareBracket(element, None)) => {
+            let is_cut = crate::lengths::length_max(element).is_some();
+            let array = list::array_type(column_type(element)?);
+            match list::element_of(&array).filter(|_| !is_cut) {
+                Some(_) => array,
+                None => return Err(unsupported_type(sql_type)),
+            }
         }
         SqlType::Custom(name, _) => {
             return Err(Error::new(
@@ -210,6 +215,11 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
         DataType::Timestamp(_, Some(_)) => timestamptz(),
         DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         DataType::Dictionary(_, values) => return stored_type(values),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            let array = list::array_type(stored_type(item.data_type())?);
+            list::element_of(&array)?;
+            array
+        }
         other if cenote_statestore::storable(other) => other.clone(),
         _ => return None,
     })

@@ -232,3 +232,81 @@ def test_json_columns_take_any_json_over_http(server, db, name):
     assert shown == [('{"x": [1,2]}', '{"x": [], "y": 100}'), ('"text"', "12.50"), ("true", None)]
     rows = server.post("/api/v1/sql", {"sql": f"SELECT j, b FROM {name} ORDER BY id"}).json()["rows"]
     assert rows == [[{"x": [1, 2]}, {"x": [], "y": 100}], ["text", 12.5], [True, None]]
+
+
+# type, text given, text shown
+ARRAYS = [
+    ("bigint[]", "{1,2,NULL}", "{1,2,NULL}"), ("bigint[]", " { 1 , null } ", "{1,NULL}"), ("bigint[]", "{}", "{}"),
+    ("text[]", '{a,"",null,"NULL","x y","q\\"\\\\"}', '{a,"",NULL,"NULL","x y","q\\"\\\\"}'),
+    ("boolean[]", "{yes,f}", "{t,f}"), ("numeric(5,2)[]", "{1.005,-2}", "{1.01,-2.00}"), ("date[]", "{2024-02-29}", "{2024-02-29}"),
+    ("uuid[]", "{" + ONE.upper() + "}", "{" + ONE + "}"), ("double precision[]", "{1.5,NaN}", "{1.5,NaN}"), ("bytea[]", '{"\\\\x00ff"}', '{"\\\\x00ff"}'),
+]
+
+
+@pytest.mark.parametrize("kind, given, shown", ARRAYS)
+def test_array_literals_are_read_and_shown(db, name, kind, given, shown):
+    assert db.execute(f"SELECT CAST('{given}' AS {kind})::text").fetchone() == (shown,)
+    db.execute(f"CREATE TABLE {name} (id INT, v {kind})")
+    db.execute(f"INSERT INTO {name} VALUES (1, '{given}')")
+    db.execute(f"INSERT INTO {name} VALUES (2, %s)", (given,))
+    db.execute(f"INSERT INTO {name} (v, id) SELECT '{given}', 3")
+    db.execute(f"UPDATE {name} SET v = '{given}' WHERE id = 3")
+    with db.cursor().copy(f"COPY {name} FROM STDIN WITH (FORMAT csv)") as copy:
+        quoted = given.replace('"', '""')
+        copy.write(f'4,"{quoted}"\n')
+    assert db.execute(f"SELECT v::text, count(*) FROM {name} GROUP BY v::text").fetchall() == [(shown, 4)]
+
+
+@pytest.mark.parametrize("text", ["", "1,2", "{1,2", "{1,,2}", "{1}x", "{a}", "{{1},{2}}"])
+def test_what_is_no_array_of_the_type_is_refused(db, name, text):
+    db.execute(f"CREATE TABLE {name} (v BIGINT[])")
+    for sql in (f"SELECT '{text}'::bigint[]", f"INSERT INTO {name} VALUES ('{text}')"):
+        with pytest.raises(Exception) as raised:
+            db.execute(sql)
+        assert raised.value.sqlstate in ("22P02", "0A000" if "{{" in text else "22P02")
+
+
+def test_arrays_have_postgresqls_operators(db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, a BIGINT[], t TEXT[])")
+    db.execute(f"INSERT INTO {name} VALUES (1, ARRAY[10, 20, NULL], ARRAY['x', 'y']), (2, '{{}}', '{{}}'), (3, NULL, NULL)")
+    queries = ["SELECT id, a[1] AS f, a[3] AS n, a[0] AS z, a[-1] AS m, t[2] AS y, array_length(a, 1) AS l, array_length(a, 2) AS l2 FROM {0}",
+               "SELECT id, 10 = ANY(a) AS found, 11 = ANY(a) AS missing FROM {0}", "SELECT id FROM {0} WHERE 'y' = ANY(t)"]
+    rows = [[(1, 10, None, None, None, "y", 3, None), (2, None, None, None, None, None, None, None), (3, *[None] * 7)],
+            [(1, True, None), (2, False, False), (3, None, None)], [(1,)]]
+    for number, (query, wanted) in enumerate(zip(queries, rows)):
+        sql = query.format(name)
+        assert sorted(db.execute(sql).fetchall()) == wanted, sql
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_{number} AS {sql}")
+        assert sorted(db.execute(f"SELECT * FROM {name}_{number}").fetchall()) == wanted, sql
+    assert sorted(db.execute(f"SELECT id, unnest(a) AS e FROM {name}").fetchall(), key=repr) == [(1, 10), (1, 20), (1, None)]
+    assert db.execute("SELECT ARRAY[1,2] = '{{1,2}}'::int[], ARRAY[1,NULL] = ARRAY[1,NULL], ARRAY[1,2] = ARRAY[2,1]".replace("{{", "{").replace("}}", "}")).fetchone() == (True, True, False)
+    for sql, state in ((f"SELECT a[1:2] FROM {name}", "0A000"), (f"SELECT max(a) FROM {name}", "0A000"), (f"SELECT a < a FROM {name}", "0A000")):
+        with pytest.raises(Exception) as raised:
+            db.execute(sql)
+        assert raised.value.sqlstate == state, (sql, raised.value)
+
+
+def test_arrays_are_keys_of_views_and_come_as_json_lists(server, db, name):
+    db.execute(f"CREATE TABLE {name} (id INT, a BIGINT[])")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_g AS SELECT a, count(*) AS n FROM {name} GROUP BY a")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_j AS SELECT x.id, y.id AS other FROM {name} x JOIN {name} y ON x.a = y.a AND x.id < y.id")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_t AS SELECT id, a FROM {name} WHERE a IS NOT NULL ORDER BY a DESC, id LIMIT 2")
+    lines = '{"id":1,"a":[1,2]}\n{"id":2,"a":"{1,2}"}\n{"id":3,"a":[]}\n{"id":4,"a":null}\n{"id":5,"a":["9007199254740993",null]}\n'
+    assert server.post(f"/api/v1/tables/{name}/rows", lines, headers={"Content-Type": "application/x-ndjson"}).status in (200, 201)
+    db.execute(f"DELETE FROM {name} WHERE id = 3")
+    assert sorted(db.execute(f"SELECT a, n FROM {name}_g").fetchall(), key=repr) == [(None, 1), ([1, 2], 2), ([2**53 + 1, None], 1)]
+    assert db.execute(f"SELECT * FROM {name}_j").fetchall() == [(1, 2)]
+    assert sorted(db.execute(f"SELECT * FROM {name}_t").fetchall()) == [(1, [1, 2]), (5, [2**53 + 1, None])]
+    assert server.api(f"queryable_state/{name}_g?key=%7B1,2%7D")["value"] == {"a": [1, 2], "n": 2}
+    for bad in ('{"id":6,"a":[1.5]}', '{"id":6,"a":[[1]]}', '{"id":6,"a":["x"]}', '{"id":6,"a":[1'):
+        assert server.post(f"/api/v1/tables/{name}/rows", bad, headers={"Content-Type": "application/x-ndjson"}).status == 400
+    with pytest.raises(Exception) as raised:
+        db.execute(f"CREATE TABLE {name}_k (a DOUBLE PRECISION[] PRIMARY KEY)")
+    assert raised.value.sqlstate == "0A000"
+
+
+@pytest.mark.parametrize("kind", ["BIGINT[][]", "BIGINT[3]", "INTERVAL[]", "JSONB[]", "VARCHAR(3)[]"])
+def test_arrays_that_are_not_built_are_refused(db, name, kind):
+    with pytest.raises(Exception) as raised:
+        db.execute(f"CREATE TABLE {name} (v {kind})")
+    assert raised.value.sqlstate == "0A000"

@@ -17,19 +17,21 @@ import pytest
 from psycopg.types.json import Json, Jsonb
 
 COLUMNS = """id BIGINT PRIMARY KEY, ok BOOLEAN, s SMALLINT, i INTEGER, r REAL, x DOUBLE PRECISION, d NUMERIC(38,9),
-             t TEXT, b BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ, u UUID, tm TIME, iv INTERVAL, j JSON, jb JSONB"""
+             t TEXT, b BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ, u UUID, tm TIME, iv INTERVAL, j JSON, jb JSONB,
+             ns BIGINT[], ts TEXT[], ds NUMERIC(20,3)[], us UUID[]"""
 UTC = datetime.timezone.utc
 FIRST = (2**53 + 1, True, -32768, 2147483647, 0.5, 0.1, Decimal("12345678901234567890123456789.123456789"), "Zoë 🚲 'q' \"d\", \n",
          bytes(range(256)), datetime.date(2024, 2, 29), datetime.datetime(1999, 12, 31, 23, 59, 59, 999999),
          datetime.datetime(2024, 10, 27, 0, 30, 0, 1, UTC), uuid.UUID("123e4567-e89b-12d3-a456-426655440000"),
          datetime.time(23, 59, 59, 999999), datetime.timedelta(days=3, hours=25, microseconds=1),
-         {"b": [1, None, "\u00e9\n"], "a": {}}, {"b": [1, None, "\u00e9\n"], "a": 1.5, "aa": True})
+         {"b": [1, None, "\u00e9\n"], "a": {}}, {"b": [1, None, "\u00e9\n"], "a": 1.5, "aa": True},
+         [2**53 + 1, None, -1], ["a", "", None, "NULL", "{x,\"y\"}\\"], [Decimal("1.500"), None], [uuid.UUID(int=7)])
 SMALL = (3, False, 32767, -2147483648, -1.5, 1e300, Decimal("-0.000000001"), "", b"", datetime.date(1, 1, 1),
          datetime.datetime(9999, 12, 31, 0, 0), datetime.datetime(1970, 1, 1, tzinfo=UTC),
-         uuid.UUID(int=2**128 - 1), datetime.time(0, 0), datetime.timedelta(days=-400, microseconds=-1), [], "text")
+         uuid.UUID(int=2**128 - 1), datetime.time(0, 0), datetime.timedelta(days=-400, microseconds=-1), [], "text", [], [], [], [])
 NULLS = (-(2**63), *[None] * (len(FIRST) - 1))
 ROWS = sorted([FIRST, NULLS, SMALL])
-NAMES = [part.split()[0] for part in COLUMNS.replace("NUMERIC(38,9)", "NUMERIC").split(",")]
+NAMES = [part.split()[0] for part in re.sub(r"\(.*?\)", "", COLUMNS).split(",")]
 
 
 def given(row):
@@ -61,6 +63,8 @@ def arrow_rows(table):
             return span(value)
         if name in ("j", "jb") and value is not None:
             return json.loads(value)
+        if name == "us" and value is not None:
+            return [uuid.UUID(bytes=one) if isinstance(one, bytes) else one for one in value]
         return value.astimezone(UTC) if isinstance(value, datetime.datetime) and value.tzinfo else value
     return sorted((tuple(plain(n, v) for n, v in row.items()) for row in table.to_pylist()), key=lambda row: row[0])
 
@@ -81,7 +85,7 @@ def test_pgwire(typed, what, binary):
     with typed.connect() as db, db.cursor(binary=binary) as cursor:
         cursor.execute(f"SELECT * FROM {what} ORDER BY id")
         assert cursor.fetchall() == ROWS
-        assert [c.type_code for c in cursor.description] == [20, 16, 21, 23, 700, 701, 1700, 25, 17, 1082, 1114, 1184, 2950, 1083, 1186, 114, 3802]
+        assert [c.type_code for c in cursor.description] == [20, 16, 21, 23, 700, 701, 1700, 25, 17, 1082, 1114, 1184, 2950, 1083, 1186, 114, 3802, 1016, 1009, 1231, 2951]
 
 
 def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
@@ -96,6 +100,7 @@ def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
     assert kinds["at"] == pa.timestamp("us") and kinds["z"].unit == "us" and kinds["z"].tz in ("UTC", "+00:00")
     assert (kinds["s"], kinds["i"], kinds["id"], kinds["r"], kinds["x"]) == (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
     assert (kinds["u"], kinds["tm"], kinds["iv"]) == (pa.uuid(), pa.time64("us"), pa.month_day_nano_interval())
+    assert (kinds["ns"], kinds["ts"], kinds["ds"]) == (pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.decimal128(20, 3)))
 
 
 def test_scan_arrow_opens_in_polars(typed, what):
@@ -133,6 +138,7 @@ def test_scan_csv_reads_back(typed, what):
     assert (first["d"], first["t"], first["x"]) == (str(FIRST[6]), FIRST[7], "0.1")
     assert first["at"].replace("T", " ") == "1999-12-31 23:59:59.999999"
     assert found[-(2**63)]["t"] == ""
+    assert (first["ns"], first["ts"], first["ds"]) == ("{9007199254740993,NULL,-1}", '{a,"",NULL,"NULL","{x,\\"y\\"}\\\\"}', "{1.500,NULL}")
     assert (json.loads(first["j"]), first["jb"]) == (FIRST[15], '{"a": 1.5, "b": [1, null, "\u00e9\\n"], "aa": true}')
     assert (first["u"], first["tm"], first["iv"]) == (str(FIRST[12]), "23:59:59.999999", "3 days 25:00:00.000001")
 
@@ -156,6 +162,7 @@ def test_lookup_gives_large_numbers_as_strings_unless_asked(typed, what):
     value = answer["value"] if "value" in answer else answer["values"][0]
     assert value["d"] == str(FIRST[6])
     assert (value["u"], value["tm"], value["iv"]) == (str(FIRST[12]), "23:59:59.999999", "3 days 25:00:00.000001")
+    assert (value["ns"], value["ts"], value["ds"], value["us"]) == (["9007199254740993", None, -1], FIRST[18], ["1.500", None], [str(uuid.UUID(int=7))])
     assert (value["j"], value["jb"]) == FIRST[15:17]
     assert str(value["id"]) == str(2**53 + 1) and isinstance(value["id"], str)
     raw = typed.get(f"/api/v1/queryable_state/typed?key={2**53 + 1}&numbers=raw").text

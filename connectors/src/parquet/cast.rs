@@ -9,6 +9,7 @@
 //! | strings | TEXT, BYTEA |
 //! | strings | UUID, TIME, INTERVAL, JSON, JSONB in the forms of the text formats (else: the row is bad) |
 //! | byte arrays of 16 bytes | UUID |
+//! | lists | arrays of one dimension, element by element (one does not fit: the row is bad) |
 //! | times of day | TIME; nanoseconds are rounded |
 //! | byte arrays | BYTEA, TEXT (not UTF-8: the row is bad) |
 //! | booleans | BOOLEAN |
@@ -18,12 +19,13 @@
 use crate::column::Column;
 use crate::fault::Refusal;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, IntervalMonthDayNanoArray, Time64MicrosecondArray,
+    Array, ArrayRef, AsArray, Float32Array, IntervalMonthDayNanoArray, ListArray, Time64MicrosecondArray,
     TimestampMicrosecondArray,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    DataType, Date32Type, Field, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
     IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
 use cenote_statestore::forms::json;
@@ -47,6 +49,8 @@ pub(crate) enum Cast {
     Midnight,
     /// Texts in the type's form.
     Read,
+    /// Arrays, element by element.
+    Elements,
 }
 
 impl Cast {
@@ -73,6 +77,10 @@ impl Cast {
             (Utf8 | LargeUtf8 | Utf8View, Utf8 | Binary) => Some(Cast::Total),
             (Utf8 | LargeUtf8 | Utf8View, Time64(_) | Interval(_)) => Some(Cast::Read),
             (Utf8 | LargeUtf8 | Utf8View, to) if *to == UUID || json::name_of(to).is_some() => Some(Cast::Read),
+            (Utf8 | LargeUtf8 | Utf8View, List(_)) => Some(Cast::Read),
+            (List(from) | LargeList(from) | FixedSizeList(from, _), List(to)) => {
+                Cast::between(from.data_type(), to.data_type()).map(|_| Cast::Elements)
+            }
             (Time32(_), Time64(TimeUnit::Microsecond)) => Some(Cast::Total),
             (Time64(TimeUnit::Nanosecond), Time64(TimeUnit::Microsecond)) => Some(Cast::Rounded),
             (Interval(_), Interval(IntervalUnit::MonthDayNano)) => Some(Cast::Total),
@@ -87,7 +95,10 @@ impl Cast {
 
     /// Whether a value can have no counterpart.
     pub(crate) fn can_refuse(self) -> bool {
-        matches!(self, Cast::Partial | Cast::Narrowed | Cast::Midnight | Cast::Read)
+        matches!(
+            self,
+            Cast::Partial | Cast::Narrowed | Cast::Midnight | Cast::Read | Cast::Elements
+        )
     }
 
     /// Why a value has no counterpart in a type.
@@ -135,6 +146,7 @@ impl Cast {
                 });
                 Ok(Arc::new(rounded))
             }
+            (Cast::Elements, DataType::List(item)) => elements_as(array, item),
             (Cast::Read, _) => read_texts(&cast(array, &DataType::Utf8)?, to),
             (Cast::Narrowed, _) => {
                 let wide = array.as_primitive::<Float64Type>();
@@ -151,9 +163,31 @@ impl Cast {
                     days.unary_opt::<_, TimestampMicrosecondType>(|day| i64::from(day).checked_mul(86_400_000_000));
                 Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
             }
-            (Cast::Rounded | Cast::Midnight, _) => Err(format!("cannot read as {to}")),
+            (Cast::Rounded | Cast::Midnight | Cast::Elements, _) => Err(format!("cannot read as {to}")),
         }
     }
+}
+
+/// Lists with other elements; a list is NULL if one of its elements has no counterpart.
+fn elements_as(lists: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, String> {
+    let text = |error: arrow::error::ArrowError| error.to_string();
+    let from = match lists.data_type() {
+        DataType::List(from) | DataType::LargeList(from) | DataType::FixedSizeList(from, _) => from.clone(),
+        other => return Err(format!("{other} has no elements")),
+    };
+    let plain = arrow::compute::cast(lists, &DataType::List(from.clone())).map_err(text)?;
+    let plain = plain.as_list::<i32>();
+    let inner = Cast::between(from.data_type(), item.data_type()).ok_or("the elements cannot be read")?;
+    let elements = inner.apply(plain.values(), item.data_type())?;
+    let is_lost = |element: usize| elements.is_null(element) && plain.values().is_valid(element);
+    let offsets = plain.value_offsets();
+    let is_whole = |row: usize| !(offsets[row] as usize..offsets[row + 1] as usize).any(is_lost);
+    let kept: NullBuffer = (0..plain.len())
+        .map(|row| plain.is_valid(row) && is_whole(row))
+        .collect();
+    let kept = Some(kept).filter(|kept| kept.null_count() > 0);
+    let lists = ListArray::try_new(item.clone(), plain.offsets().clone(), elements, kept).map_err(text)?;
+    Ok(Arc::new(lists))
 }
 
 /// Texts as values of a type, by the rules of the text formats.

@@ -1,12 +1,12 @@
 //! Casts from and to text, in PostgreSQL's forms, of the types whose forms Arrow does not have.
 //!
-//! Text becomes UUID, TIME, INTERVAL, JSON and JSONB by [`crate::pgtext`], with PostgreSQL's errors; these and BYTEA
-//! become the text that a client would be shown. None of these forms depends on a session's settings.
+//! Text becomes UUID, TIME, INTERVAL, JSON, JSONB and arrays by [`crate::pgtext`], with PostgreSQL's errors; these and BYTEA
+//! become the text that a client would be shown. Arrays of one type become arrays of another by their elements. None of these forms depends on a session's settings.
 
 use crate::pgtext::{Formatter, TextStyle, parse_array};
-use arrow::array::{ArrayRef, AsArray, StringBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::UUID;
 use datafusion::common::ScalarValue;
@@ -22,6 +22,7 @@ pub(crate) fn is_read_here(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Time64(_) | DataType::Interval(_))
         || *data_type == UUID
         || json::name_of(data_type).is_some()
+        || matches!(data_type, DataType::List(_))
 }
 
 /// Whether the type's text is that of PostgreSQL's output, made here.
@@ -34,6 +35,7 @@ pub(super) fn cast_of(expr: &Expr, from: &DataType, to: &DataType) -> Option<Exp
     let is_made_here = match (from, to) {
         (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, to) => is_read_here(to),
         (from, DataType::Utf8) => is_written_here(from),
+        (DataType::List(from), DataType::List(to)) => from.data_type() != to.data_type(),
         // One kind of JSON as the other.
         (from, to) if json::name_of(from).is_some() && json::name_of(to).is_some() => from != to,
         _ => false,
@@ -65,6 +67,14 @@ pub(crate) fn write_texts(values: &ArrayRef) -> cenote_statestore::Result<ArrayR
     Ok(Arc::new(texts.finish()))
 }
 
+/// Lists with their elements assigned to another type.
+pub(crate) fn elements_as(lists: &ArrayRef, item: &FieldRef) -> cenote_statestore::Result<ArrayRef> {
+    let lists = lists.as_list::<i32>();
+    let elements = crate::dml::assign(lists.values(), item)?;
+    let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+    Ok(Arc::new(ListArray::try_new(item.clone(), offsets, elements, nulls)?))
+}
+
 /// `to_uuid(text)`, `to_text(uuid)` and so on, by names that no user can write.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TextCast {
@@ -85,6 +95,7 @@ impl TextCast {
     fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
         let converted = match self.to {
             DataType::Utf8 => write_texts(array),
+            DataType::List(ref item) if matches!(array.data_type(), DataType::List(_)) => elements_as(array, item),
             _ if json::name_of(array.data_type()).is_some() => {
                 let texts: ArrayRef = Arc::new(json::texts_of(array));
                 read_texts(&texts, &self.to)
