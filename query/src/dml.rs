@@ -427,6 +427,9 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         return elements_as(array, item).map_err(|error| error.fact("column", field.name()));
     }
     let via = match (array.data_type(), field.data_type()) {
+        (DataType::Decimal128(_, scale), DataType::Int16 | DataType::Int32 | DataType::Int64) if *scale > 0 => {
+            cast_with_options(array, &DataType::Decimal128(38, 0), &options)?
+        }
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
         (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
             crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
