@@ -388,7 +388,7 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
     let types = plan.get_parameter_types().unwrap_or_default();
     let values = parameters.iter().enumerate().map(|(index, value)| {
         let wanted = types.get(&format!("${}", index + 1)).cloned().flatten();
-        let value = crate::unknowns::typed_value(value, wanted.as_ref())?;
+        let value = crate::unknowns::parameter_value(value, wanted.as_ref())?;
         Ok(datafusion::common::metadata::ScalarAndMetadata::new(value, None))
     });
     let values = values.collect::<Result<Vec<_>>>()?;

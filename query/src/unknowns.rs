@@ -81,7 +81,40 @@ pub(crate) fn typed(literal: Expr, data_type: &DataType) -> Result<Expr> {
     }
 }
 
-/// A text given for a parameter as a value of the parameter's type, if that is one of those that need it.
+/// A value given for a parameter as one of the parameter's type.
+///
+/// A list of an HTTP request comes as its JSON text: for an array it means its elements.
+pub(crate) fn parameter_value(
+    value: &ScalarValue,
+    data_type: Option<&DataType>,
+) -> cenote_statestore::Result<ScalarValue> {
+    let list = match (value, data_type) {
+        (ScalarValue::Utf8(Some(text)), Some(DataType::List(_))) => array_literal(text),
+        _ => None,
+    };
+    match list {
+        Some(literal) => typed_value(&ScalarValue::Utf8(Some(literal)), data_type),
+        None => typed_value(value, data_type),
+    }
+}
+
+/// The array literal of a JSON list of scalars; `None`: the text is no such list.
+fn array_literal(text: &str) -> Option<String> {
+    let elements: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
+    let element = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => Some("NULL".to_string()),
+        serde_json::Value::String(text) => {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+            Some(format!("\"{escaped}\""))
+        }
+        serde_json::Value::Bool(_) | serde_json::Value::Number(_) => Some(value.to_string()),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
+    };
+    let elements: Vec<String> = elements.iter().map(element).collect::<Option<_>>()?;
+    Some(format!("{{{}}}", elements.join(",")))
+}
+
+/// A quoted text as a value of a type, if that is one of those that need it.
 pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> cenote_statestore::Result<ScalarValue> {
     match (value, data_type) {
         (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) => {
@@ -199,4 +232,21 @@ fn is_quoted(value: &Value) -> bool {
         value,
         Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_json_become_array_literals() {
+        assert_eq!(array_literal("[1, null, true]").as_deref(), Some("{1,NULL,true}"));
+        assert_eq!(array_literal("[]").as_deref(), Some("{}"));
+        assert_eq!(
+            array_literal(r#"["a\\\"b", "NULL"]"#).as_deref(),
+            Some(r#"{"a\\\"b","NULL"}"#)
+        );
+        assert_eq!(array_literal("[[1]]"), None);
+        assert_eq!(array_literal("{1}"), None);
+    }
 }

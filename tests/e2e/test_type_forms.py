@@ -298,6 +298,8 @@ def test_arrays_are_keys_of_views_and_come_as_json_lists(server, db, name):
     assert db.execute(f"SELECT * FROM {name}_j").fetchall() == [(1, 2)]
     assert sorted(db.execute(f"SELECT * FROM {name}_t").fetchall()) == [(1, [1, 2]), (5, [2**53 + 1, None])]
     assert server.api(f"queryable_state/{name}_g?key=%7B1,2%7D")["value"] == {"a": [1, 2], "n": 2}
+    asked = server.post("/api/v1/sql", {"sql": f"SELECT id, a FROM {name} WHERE a = $1 ORDER BY id", "params": [[1, 2]]}).json()
+    assert asked["rows"] == [[1, [1, 2]], [2, [1, 2]]]
     for bad in ('{"id":6,"a":[1.5]}', '{"id":6,"a":[[1]]}', '{"id":6,"a":["x"]}', '{"id":6,"a":[1'):
         assert server.post(f"/api/v1/tables/{name}/rows", bad, headers={"Content-Type": "application/x-ndjson"}).status == 400
     with pytest.raises(Exception) as raised:

@@ -103,9 +103,7 @@ def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
     assert (kinds["ns"], kinds["ts"], kinds["ds"]) == (pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.decimal128(20, 3)))
 
 
-def test_scan_arrow_opens_in_polars(typed, what, monkeypatch):
-    # Polars has no intervals, and reads no stream that has one unless it is told what to make of them.
-    monkeypatch.setenv("POLARS_IMPORT_INTERVAL_AS_STRUCT", "1")
+def test_scan_arrow_opens_in_polars(typed, what):
     frame = polars.read_ipc_stream(io.BytesIO(typed.get(f"/api/v1/queryable_state/{what}/scan.arrow").body)).sort("id")
     assert frame["id"].to_list() == [row[0] for row in ROWS]
     assert frame["d"].to_list() == [row[6] for row in ROWS]
