@@ -5,14 +5,18 @@
 //! 2. A row can be taken back: [`Column::truncate`] forgets everything after a number of rows.
 //! 3. NULL in a NOT NULL column is a fault, however it came about.
 
+use crate::elements::Elements;
 use crate::fault::{Fault, FaultKind, Parsed, Refusal};
 use crate::value::{self, number, time};
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, BooleanBufferBuilder, Date32Array, Decimal128Array, Float32Array,
-    Float64Array, Int16Array, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, BooleanBufferBuilder, Date32Array, Decimal128Array, FixedSizeBinaryArray,
+    Float32Array, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, StringArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use cenote_statestore::forms::uuid::{UUID, UUID_BYTES};
+use cenote_statestore::forms::{json, list};
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::mem::take;
 use std::sync::Arc;
@@ -60,8 +64,16 @@ pub(crate) enum Values {
         scale: i8,
     },
     Text(Spans),
+    Json {
+        spans: Spans,
+        data_type: DataType,
+    },
+    Array(Elements),
     Binary(Spans),
     Date(Vec<i32>),
+    Time(Vec<i64>),
+    Interval(Vec<IntervalMonthDayNano>),
+    Uuid(Vec<u8>),
     Timestamp {
         values: Vec<i64>,
         zone: Option<Arc<str>>,
@@ -101,8 +113,18 @@ impl Column {
                 scale: *scale,
             },
             DataType::Utf8 => Values::Text(Spans::default()),
+            DataType::Struct(_) if json::name_of(field.data_type()).is_some() => Values::Json {
+                spans: Spans::default(),
+                data_type: field.data_type().clone(),
+            },
+            DataType::List(item) if list::element_of(field.data_type()).is_some() => {
+                Values::Array(Elements::new(field.name(), item, stored)?)
+            }
             DataType::Binary => Values::Binary(Spans::default()),
             DataType::Date32 => Values::Date(Vec::new()),
+            DataType::Time64(TimeUnit::Microsecond) => Values::Time(Vec::new()),
+            DataType::Interval(IntervalUnit::MonthDayNano) => Values::Interval(Vec::new()),
+            uuid if *uuid == UUID => Values::Uuid(Vec::new()),
             DataType::Timestamp(TimeUnit::Microsecond, zone) => Values::Timestamp {
                 values: Vec::new(),
                 zone: zone.clone(),
@@ -136,11 +158,14 @@ impl Column {
             Values::Boolean(values) => values.push(false),
             Values::Int16(values) => values.push(0),
             Values::Int32(values) | Values::Date(values) => values.push(0),
-            Values::Int64(values) | Values::Timestamp { values, .. } => values.push(0),
+            Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.push(0),
+            Values::Interval(values) => values.push(IntervalMonthDayNano::ZERO),
+            Values::Array(elements) => elements.end_last(),
+            Values::Uuid(bytes) => bytes.extend([0; UUID_BYTES]),
             Values::Float32(values) => values.push(0.0),
             Values::Float64(values) => values.push(0.0),
             Values::Decimal { values, .. } => values.push(0),
-            Values::Text(spans) | Values::Binary(spans) => spans.end_last(),
+            Values::Text(spans) | Values::Json { spans, .. } | Values::Binary(spans) => spans.end_last(),
         }
         Ok(())
     }
@@ -151,7 +176,7 @@ impl Column {
     }
 
     #[inline]
-    fn try_text(&mut self, text: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn try_text(&mut self, text: &[u8]) -> Result<(), Refusal> {
         match &mut self.values {
             Values::Text(spans) => {
                 if memchr::memchr(0, text).is_some() {
@@ -160,6 +185,10 @@ impl Column {
                 if self.stored {
                     spans.data.extend_from_slice(text);
                 }
+                spans.end_last();
+            }
+            Values::Json { spans, data_type } => {
+                value::json(text, data_type, &mut spans.data)?;
                 spans.end_last();
             }
             Values::Binary(spans) => {
@@ -172,6 +201,10 @@ impl Column {
             }
             Values::Boolean(values) => values.push(value::boolean(text)?),
             Values::Date(values) => values.push(time::date(text)?),
+            Values::Time(values) => values.push(time::time_of_day(text)?),
+            Values::Interval(values) => values.push(value::interval(text)?),
+            Values::Array(elements) => elements.read(text)?,
+            Values::Uuid(bytes) => bytes.extend(value::uuid(text)?),
             Values::Timestamp { values, zone: None } => values.push(time::timestamp(text)?),
             Values::Timestamp { values, zone: Some(_) } => values.push(time::timestamp_utc(text)?),
             _ => self.try_digits(text)?,
@@ -183,8 +216,9 @@ impl Column {
     pub(crate) fn push_number(&mut self, text: &[u8]) -> Parsed<()> {
         let outcome = match &mut self.values {
             Values::Timestamp { values, .. } => time::epoch_millis(text).map(|value| values.push(value)),
-            Values::Binary(_) => Err(Refusal::Syntax),
-            Values::Text(_) | Values::Boolean(_) | Values::Date(_) => self.try_text(text),
+            Values::Binary(_) | Values::Uuid(_) | Values::Array(_) => Err(Refusal::Syntax),
+            Values::Time(_) | Values::Interval(_) => Err(Refusal::Time),
+            Values::Text(_) | Values::Json { .. } | Values::Boolean(_) | Values::Date(_) => self.try_text(text),
             _ => self.try_digits(text),
         };
         outcome.map_err(|refusal| self.refused(refusal, text))
@@ -212,7 +246,7 @@ impl Column {
         let word: &[u8] = if value { b"true" } else { b"false" };
         match &mut self.values {
             Values::Boolean(values) => values.push(value),
-            Values::Text(_) => return self.push_text(word),
+            Values::Text(_) | Values::Json { .. } => return self.push_text(word),
             _ => return Err(self.refused(Refusal::Syntax, word)),
         }
         Ok(())
@@ -224,6 +258,19 @@ impl Column {
             FaultKind::Syntax,
             format!("field `{}`: {what} cannot be read as {}", self.name, self.sql_type),
         )
+    }
+
+    /// Whether its values are JSON of any shape, taken as they are written.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.values, Values::Json { .. })
+    }
+
+    /// Its elements, if its values are arrays.
+    pub(crate) fn elements(&mut self) -> Option<&mut Elements> {
+        match &mut self.values {
+            Values::Array(elements) => Some(elements),
+            _ => None,
+        }
     }
 
     fn refused(&self, refusal: Refusal, text: &[u8]) -> Box<Fault> {
@@ -239,11 +286,14 @@ impl Column {
             Values::Boolean(values) => values.truncate(rows),
             Values::Int16(values) => values.truncate(rows),
             Values::Int32(values) | Values::Date(values) => values.truncate(rows),
-            Values::Int64(values) | Values::Timestamp { values, .. } => values.truncate(rows),
+            Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.truncate(rows),
+            Values::Interval(values) => values.truncate(rows),
+            Values::Array(elements) => elements.truncate(rows),
+            Values::Uuid(bytes) => bytes.truncate(rows * UUID_BYTES),
             Values::Float32(values) => values.truncate(rows),
             Values::Float64(values) => values.truncate(rows),
             Values::Decimal { values, .. } => values.truncate(rows),
-            Values::Text(spans) | Values::Binary(spans) => spans.truncate(rows),
+            Values::Text(spans) | Values::Json { spans, .. } | Values::Binary(spans) => spans.truncate(rows),
         }
     }
 
@@ -276,11 +326,19 @@ impl Column {
                 let (offsets, data) = spans.finish();
                 Arc::new(StringArray::try_new(offsets, data, nulls)?)
             }
+            Values::Json { spans, data_type } => {
+                let (offsets, data) = spans.finish();
+                json::column_of(StringArray::try_new(offsets, data, nulls)?, data_type)
+            }
             Values::Binary(spans) => {
                 let (offsets, data) = spans.finish();
                 Arc::new(BinaryArray::try_new(offsets, data, nulls)?)
             }
             Values::Date(values) => Arc::new(Date32Array::new(handed(values), nulls)),
+            Values::Time(values) => Arc::new(Time64MicrosecondArray::new(handed(values), nulls)),
+            Values::Interval(values) => Arc::new(IntervalMonthDayNanoArray::new(handed(values), nulls)),
+            Values::Array(elements) => elements.finish(nulls)?,
+            Values::Uuid(bytes) => Arc::new(FixedSizeBinaryArray::new(UUID_BYTES as i32, take(bytes).into(), nulls)),
             Values::Timestamp { values, zone } => {
                 Arc::new(TimestampMicrosecondArray::new(handed(values), nulls).with_timezone_opt(zone.clone()))
             }
@@ -328,6 +386,11 @@ pub(crate) fn sql_type(data_type: &DataType) -> String {
         DataType::Utf8 => "TEXT".into(),
         DataType::Binary => "BYTEA".into(),
         DataType::Date32 => "DATE".into(),
+        DataType::Time64(_) => "TIME".into(),
+        DataType::Interval(_) => "INTERVAL".into(),
+        uuid if *uuid == UUID => "UUID".into(),
+        DataType::List(item) => format!("{}[]", sql_type(item.data_type())),
+        DataType::Struct(_) => json::name_of(data_type).unwrap_or("RECORD").to_uppercase(),
         DataType::Timestamp(_, None) => "TIMESTAMP".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),
         other => other.to_string(),

@@ -14,6 +14,10 @@ pub(crate) enum FaultKind {
     Null,
     /// The text is not a date or time.
     Time,
+    /// A moment is beyond the type's range.
+    Moment,
+    /// A field of an interval is beyond its range.
+    Span,
     /// The bytes are not UTF-8, or hold a character that TEXT cannot.
     Encoding,
     /// The field is not a column.
@@ -30,6 +34,8 @@ impl FaultKind {
             FaultKind::Range => "22003",
             FaultKind::Null => "23502",
             FaultKind::Time => "22007",
+            FaultKind::Moment => "22008",
+            FaultKind::Span => "22015",
             FaultKind::Encoding => "22021",
             FaultKind::Unknown => "42703",
             FaultKind::Length => "54000",
@@ -66,6 +72,10 @@ pub(crate) enum Refusal {
     Syntax,
     /// Beyond the type's range.
     Range,
+    /// A moment beyond the type's range.
+    Moment,
+    /// An interval beyond the type's range.
+    Span,
     /// A fraction where the type has only whole numbers.
     Fraction,
     /// Not a date or time.
@@ -81,6 +91,8 @@ impl Refusal {
         match self {
             Refusal::Syntax | Refusal::Fraction => FaultKind::Syntax,
             Refusal::Range => FaultKind::Range,
+            Refusal::Moment => FaultKind::Moment,
+            Refusal::Span => FaultKind::Span,
             Refusal::Time | Refusal::TimeOfDay => FaultKind::Time,
             Refusal::Nul => FaultKind::Encoding,
         }
@@ -91,7 +103,9 @@ impl Refusal {
         let shown = excerpt(text, 64);
         let reason = match self {
             Refusal::Syntax | Refusal::Time => format!("field `{name}`: \"{shown}\" is not a valid {sql_type}"),
-            Refusal::Range => format!("field `{name}`: {shown} is out of range for {sql_type}"),
+            Refusal::Range | Refusal::Moment | Refusal::Span => {
+                format!("field `{name}`: {shown} is out of range for {sql_type}")
+            }
             Refusal::Fraction => format!("field `{name}`: {shown} has a fraction, which {sql_type} cannot hold"),
             Refusal::TimeOfDay => {
                 format!("field `{name}`: \"{shown}\" has a time of day, which {sql_type} cannot hold")

@@ -11,6 +11,8 @@
 //! 3. A name that differs from a column's in case only means that column, unless the row has the exact name too.
 //! 4. A scalar is taken for any column whose type has a value of that text: `"12"` is a BIGINT, `12` a TEXT.
 //!    An object or array is never. A number is a TIMESTAMP as milliseconds since 1970.
+//! 5. An array is taken for a column of arrays, element by element; so is PostgreSQL's literal in a string.
+//! 6. JSON and JSONB columns take any value as it is written; `null` is NULL there too.
 //!
 //! # Not here
 //! Texts to values is `value`; cutting a file in lines is `text`.
@@ -23,6 +25,7 @@ mod tests;
 pub(crate) use cursor::Cursor;
 
 use crate::column::{Column, Values};
+use crate::elements::Elements;
 use crate::fault::{Fault, FaultKind, Parsed, excerpt};
 use crate::rows::{Rows, column_of, nearest};
 
@@ -199,6 +202,34 @@ impl JsonRows {
         self.scalar(column, row, cursor)
     }
 
+    /// Reads an array into a column of arrays.
+    fn elements(&mut self, column: &mut Column, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let Some(elements) = column.elements() else {
+            return Self::unused(cursor);
+        };
+        let read = self.try_elements(elements, cursor);
+        match read {
+            Ok(()) => elements.end_last(),
+            Err(_) => elements.back(),
+        }
+        read
+    }
+
+    fn try_elements(&mut self, elements: &mut Elements, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        cursor.at += 1;
+        cursor.blanks();
+        let mut is_open = !cursor.take(b']');
+        while is_open {
+            elements.push(|column, row| self.scalar(column, row, cursor))?;
+            cursor.blanks();
+            is_open = cursor.take(b',');
+            if !is_open && !cursor.take(b']') {
+                return Err(cursor.fault("expected `,` or `]`"));
+            }
+        }
+        Ok(())
+    }
+
     fn unused(cursor: &mut Cursor<'_>) -> Parsed<()> {
         cursor.blanks();
         cursor.skip_value(1)
@@ -207,6 +238,11 @@ impl JsonRows {
     fn scalar(&mut self, column: &mut Column, row: usize, cursor: &mut Cursor<'_>) -> Parsed<()> {
         // A gap that is known can be followed by more blanks than it had.
         cursor.blanks();
+        if column.is_json() && cursor.peek() != b'n' {
+            let start = cursor.at;
+            cursor.skip_value(1)?;
+            return column.push_text(&cursor.bytes[start..cursor.at]);
+        }
         match cursor.peek() {
             b'"' => {
                 cursor.at += 1;
@@ -220,6 +256,7 @@ impl JsonRows {
             b'f' => cursor.word("false").and_then(|()| column.push_boolean(false)),
             b'n' => cursor.word("null").and_then(|()| column.push_null(row)),
             b'{' => cursor.skip_value(1).and(Err(column.misfit("an object"))),
+            b'[' if column.elements().is_some() => self.elements(column, cursor),
             b'[' => cursor.skip_value(1).and(Err(column.misfit("an array"))),
             _ => Err(cursor.fault("expected a value")),
         }

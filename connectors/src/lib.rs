@@ -13,6 +13,7 @@
 mod column;
 mod csv;
 pub mod decode;
+mod elements;
 mod fault;
 pub mod file;
 mod guard;

@@ -298,8 +298,9 @@ impl Reasons {
             let entry = if before.is_valid(row) {
                 let value = array_value_to_string(before, row).unwrap_or_default();
                 let declared = sql_type(source.field.data_type());
-                let reason = format!("field `{name}`: {value} is out of range for {declared}");
-                (format!("{name}={value}"), reason, "22003")
+                let refusal = source.cast.refusal(source.field.data_type());
+                let fault = refusal.fault(name, &declared, value.as_bytes());
+                (format!("{name}={value}"), fault.reason, fault.kind.sqlstate())
             } else if missing {
                 let reason = format!("field `{name}`: NULL in a column that is NOT NULL");
                 (format!("{name}="), reason, "23502")

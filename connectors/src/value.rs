@@ -7,7 +7,8 @@
 //! 3. REAL and DOUBLE PRECISION take the nearest value; a number that would become infinite or zero is refused.
 //! 4. A date or time is an ISO 8601 text. TIMESTAMP ignores a zone, TIMESTAMPTZ reads UTC without one;
 //!    digits beyond microseconds are rounded.
-//! 5. BYTEA is `\x` and hexadecimal digits, or else base64.
+//! 5. UUID and INTERVAL are in PostgreSQL's forms; TIME is the time of day of ISO 8601, a zone behind it ignored.
+//! 6. BYTEA is `\x` and hexadecimal digits, or else base64.
 //!
 //! # Not here
 //! Where the text stands in a line is `json` and `csv`.
@@ -16,9 +17,11 @@ pub(crate) mod number;
 pub(crate) mod time;
 
 use crate::fault::Refusal;
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use cenote_statestore::forms::{Malformed, interval, json, uuid};
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -38,6 +41,34 @@ pub(crate) fn boolean(text: &[u8]) -> Result<bool, Refusal> {
     } else {
         Err(Refusal::Syntax)
     }
+}
+
+/// A UUID in any of PostgreSQL's forms.
+pub(crate) fn uuid(text: &[u8]) -> Result<[u8; uuid::UUID_BYTES], Refusal> {
+    uuid::read(text).map_err(|_| Refusal::Syntax)
+}
+
+/// An INTERVAL in any of PostgreSQL's forms.
+pub(crate) fn interval(text: &[u8]) -> Result<IntervalMonthDayNano, Refusal> {
+    let text = std::str::from_utf8(text).map_err(|_| Refusal::Time)?;
+    interval::read(text).map_err(|fault| match fault {
+        Malformed::Syntax | Malformed::Depth | Malformed::Nul => Refusal::Time,
+        Malformed::Range => Refusal::Span,
+    })
+}
+
+/// Appends a JSON text: as it is for JSON, in its normal form for JSONB.
+pub(crate) fn json(text: &[u8], data_type: &DataType, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let text = std::str::from_utf8(text).map_err(|_| Refusal::Syntax)?;
+    let read = match json::name_of(data_type) {
+        Some("jsonb") => json::normalised(text).map(|normal| out.extend_from_slice(normal.as_bytes())),
+        _ => json::check(text).map(|()| out.extend_from_slice(text.as_bytes())),
+    };
+    read.map_err(|fault| match fault {
+        Malformed::Syntax | Malformed::Depth => Refusal::Syntax,
+        Malformed::Range => Refusal::Range,
+        Malformed::Nul => Refusal::Nul,
+    })
 }
 
 /// Appends the bytes that `text` stands for: `\x` and hexadecimal digits, or base64 with or without padding.

@@ -5,9 +5,10 @@
 //! - A DOUBLE PRECISION that REAL cannot hold is refused; DataFusion makes it infinite, or zero.
 //!
 //! # Parts
-//! [`named`]: names that tell casts apart.
+//! [`named`]: names that tell casts apart. [`text`]: casts from and to text.
 
 pub(crate) mod named;
+pub(crate) mod text;
 
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array};
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
@@ -57,8 +58,11 @@ pub(crate) fn nearest_floats(numbers: &Decimal128Array, to: &DataType) -> ArrayR
     Arc::new(floats)
 }
 
-/// A number as another type of number, where DataFusion's cast has other rules; `None`: it has not.
+/// A value as another type, where DataFusion's cast has other rules; `None`: it has not.
 pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
+    if let Some(cast) = text::cast_of(expr, from, to) {
+        return Some(cast);
+    }
     let function = match (from, to) {
         (DataType::Float32 | DataType::Float64, to) if to.is_integer() => Conversion::new("round_half_even", from),
         (DataType::Float64, DataType::Float32) => Conversion::new("narrow", to),

@@ -127,6 +127,7 @@ fn table_definition(
         declared.take_constraint(&name, constraint)?;
     }
     let key = key_positions(declared.primary_key(), &mut columns)?;
+    refuse_keys(&key, &columns)?;
     let options = options_of(&create.table_options)?;
     let connector = (!options.is_empty()).then_some(options);
     check_connector(&name, is_source, &connector)?;
@@ -212,6 +213,20 @@ fn key_positions(names: &[String], columns: &mut [ColumnDefinition]) -> Result<V
             Ok(position)
         })
         .collect()
+}
+
+/// Refuses keys of types whose equal values can differ in their bits.
+fn refuse_keys(key: &[usize], columns: &[ColumnDefinition]) -> Result<()> {
+    for column in key.iter().map(|position| &columns[*position]) {
+        let data_type = crate::catalog::parse_type(&column.sql_type)?;
+        if let Some(name) = crate::keys::keyless(&data_type) {
+            return Err(unsupported(format!(
+                "a primary key over column \"{}\" of type {name}",
+                column.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_connector(name: &str, is_source: bool, connector: &Option<Options>) -> Result<()> {

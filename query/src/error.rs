@@ -124,23 +124,25 @@ fn from_text(text: String) -> Error {
         .trim_start_matches("Optimizer rule ")
         .to_string();
     let lower = text.to_lowercase();
-    let (code, state) =
-        if lower.contains("invalid function") || lower.contains("function") && lower.contains("not found") {
-            ("SQL-0305", "42883")
-        } else if lower.contains("table") && lower.contains("not found") {
-            ("SQL-0202", "42P01")
-        } else if lower.contains("overflow") {
-            ("EVAL-0001", "22003")
-        } else if lower.contains("divide by zero") || lower.contains("division by zero") {
-            ("EVAL-0002", "22012")
-        } else if lower.contains("must appear in the group by") || lower.contains("not in group by") {
-            ("SQL-0306", "42803")
-        } else if lower.contains("cast") || lower.contains("pars") {
-            ("EVAL-0003", "22P02")
-        } else if lower.contains("coerc") || lower.contains("cannot infer common") || lower.contains("argument types") {
-            ("SQL-0307", "42804")
-        } else {
-            ("SQL-0300", "42000")
-        };
+    let (code, state) = if lower.contains("invalid function")
+        || lower.contains("no function matches")
+        || lower.contains("function") && lower.contains("not found")
+    {
+        ("SQL-0305", "42883")
+    } else if lower.contains("table") && lower.contains("not found") {
+        ("SQL-0202", "42P01")
+    } else if lower.contains("overflow") {
+        ("EVAL-0001", "22003")
+    } else if lower.contains("divide by zero") || lower.contains("division by zero") {
+        ("EVAL-0002", "22012")
+    } else if lower.contains("must appear in the group by") || lower.contains("not in group by") {
+        ("SQL-0306", "42803")
+    } else if lower.contains("cast") || lower.contains("pars") {
+        ("EVAL-0003", "22P02")
+    } else if lower.contains("coerc") || lower.contains("cannot infer common") || lower.contains("argument types") {
+        ("SQL-0307", "42804")
+    } else {
+        ("SQL-0300", "42000")
+    };
     Error::new(ErrorKind::Invalid, code, text).sqlstate(state)
 }

@@ -40,6 +40,10 @@ impl Extreme {
     }
 }
 
+fn has_no_extreme(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_)) || crate::keys::keyless(data_type).is_some()
+}
+
 impl AggregateUDFImpl for Extreme {
     fn name(&self) -> &str {
         self.inner.name()
@@ -49,12 +53,21 @@ impl AggregateUDFImpl for Extreme {
         self.inner.signature()
     }
 
+    /// The argument's type.
+    ///
+    /// Types without MIN and MAX are refused here: of an error in `coerce_types` DataFusion keeps nothing.
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(arguments)
+        match arguments.first().filter(|argument| has_no_extreme(argument)) {
+            Some(argument) => Err(crate::keys::refused(self.name(), &crate::types::type_name(argument))),
+            None => self.inner.return_type(arguments),
+        }
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(arguments)
+        match arguments.first().is_some_and(has_no_extreme) {
+            true => Ok(arguments.to_vec()),
+            false => self.inner.coerce_types(arguments),
+        }
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {

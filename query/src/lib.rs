@@ -8,6 +8,7 @@
 //! Running operators and writing state (`cenote_engine`); protocols (`cenote-server`).
 
 mod arithmetic;
+mod arrays;
 mod casts;
 mod catalog;
 mod constraints;
@@ -20,6 +21,8 @@ mod expand;
 mod explain;
 mod extremes;
 mod functions;
+mod json_parts;
+mod keys;
 mod lengths;
 mod literal;
 mod lower;
@@ -40,11 +43,13 @@ mod session;
 mod settings;
 mod show;
 mod source;
+mod spans;
 mod sums;
 mod system;
 mod threads;
 mod transaction;
 mod types;
+mod unknowns;
 mod using;
 mod values;
 mod walk;

@@ -3,6 +3,7 @@
 //! A whole number is INTEGER if it fits, else BIGINT, else NUMERIC; DataFusion's parser knows no INTEGER literals.
 //! A number that NUMERIC cannot hold here, such as `1e300`, is DOUBLE PRECISION. The rewrite comes before planning,
 //! so that everything the planner derives (columns of VALUES, branches of CASE) has the right type from the start.
+//! `INTERVAL 'text'` is a cast of the text: its forms are PostgreSQL's, not DataFusion's.
 //!
 //! # Left as they are
 //! Positions in ORDER BY and GROUP BY, the counts of LIMIT and of window frames, arguments of table functions, and
@@ -143,6 +144,18 @@ impl VisitorMut for Literals {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Expr::Interval(interval) = expr
+            && let Some(data_type) = plain_interval(interval)
+        {
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: interval.value.clone(),
+                data_type,
+                array: false,
+                format: None,
+            };
+            return ControlFlow::Continue(());
+        }
         if self.table_functions == 0
             && !self.counts.contains(&(expr as *const Expr))
             && let Expr::Value(value) = expr
@@ -171,6 +184,18 @@ impl VisitorMut for Literals {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The type to cast an interval literal's text to, if it has no fields of its own: its forms are PostgreSQL's then.
+fn plain_interval(interval: &Interval) -> Option<DataType> {
+    let is_text =
+        matches!(interval.value.as_ref(), Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+    let fields = [interval.leading_field.is_some(), interval.last_field.is_some()];
+    let digits = [interval.leading_precision, interval.fractional_seconds_precision];
+    (is_text && fields == [false; 2] && digits == [None; 2]).then_some(DataType::Interval {
+        fields: None,
+        precision: None,
+    })
 }
 
 fn is_function(factor: &TableFactor) -> bool {

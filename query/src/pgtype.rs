@@ -11,6 +11,8 @@
 //! The values' text and binary forms are [`crate::pgtext`].
 
 use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
 
 mod table;
 #[cfg(test)]
@@ -176,6 +178,9 @@ impl PgType {
             oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
             oid::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some(TIMESTAMPTZ_ZONE.into())),
             oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+            oid::UUID => UUID,
+            oid::JSON => json::json_type(),
+            oid::JSONB => json::jsonb_type(),
             oid::NUMERIC | oid::UNKNOWN => return None,
             _ if table::is_oid_like(self.oid) => DataType::Int64,
             _ => DataType::Utf8,
@@ -235,6 +240,7 @@ impl ColumnType {
                 pg: table::scalar(oid::NUMERIC),
                 typmod: numeric_typmod(*precision, *scale),
             },
+            uuid if *uuid == UUID => plain(oid::UUID),
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
                 plain(oid::BYTEA)
             }
@@ -250,7 +256,11 @@ impl ColumnType {
                     typmod: element.typmod,
                 }
             }
-            DataType::Struct(_) => plain(oid::RECORD),
+            DataType::Struct(_) => plain(match json::name_of(data_type) {
+                Some("json") => oid::JSON,
+                Some(_) => oid::JSONB,
+                None => oid::RECORD,
+            }),
             DataType::Map(_, _) => plain(oid::JSON),
             DataType::Dictionary(_, values) => ColumnType::of_data_type(values),
             _ => plain(oid::TEXT),

@@ -27,7 +27,8 @@ use datafusion::error::{DataFusionError, Result as PlanResult};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateDefaults};
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -107,6 +108,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_config(options)
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
+        .with_expr_planners(expr_planners())
         .with_optimizer_rules(rules_for_all())
         .with_physical_optimizer_rules(physical_rules())
         .build();
@@ -114,6 +116,17 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
     crate::functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
+}
+
+/// What gives operators and subscripts their meaning: ours first.
+fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
+    let own: [Arc<dyn ExprPlanner>; 3] = [
+        Arc::new(crate::unknowns::UnknownLiterals),
+        Arc::new(crate::json_parts::JsonOperators),
+        Arc::new(crate::arrays::ArraySubscripts),
+    ];
+    let others = SessionStateDefaults::default_expr_planners();
+    own.into_iter().chain(others).collect()
 }
 
 /// A runtime in which one query has `bytes` of memory for itself; files that it spills to are shared with others.
@@ -349,7 +362,8 @@ impl ReadView {
             .map(|(column, sql)| {
                 let parsed = crate::parse::parse_expression(sql).map_err(crate::provider::outside)?;
                 let expr = planner.create_logical_expr_from_sql_expr(parsed, &DFSchema::empty())?;
-                Ok((column.name.clone(), expr))
+                let wanted = crate::catalog::parse_type(&column.sql_type).map_err(crate::provider::outside)?;
+                Ok((column.name.clone(), crate::unknowns::typed(expr, &wanted)?))
             })
             .collect()
     }
@@ -399,10 +413,14 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
     if parameters.is_empty() {
         return Ok(plan);
     }
-    let values = parameters
-        .iter()
-        .map(|value| datafusion::common::metadata::ScalarAndMetadata::new(value.clone(), None));
-    plan.with_param_values(ParamValues::List(values.collect()))
+    let types = plan.get_parameter_types().unwrap_or_default();
+    let values = parameters.iter().enumerate().map(|(index, value)| {
+        let wanted = types.get(&format!("${}", index + 1)).cloned().flatten();
+        let value = crate::unknowns::parameter_value(value, wanted.as_ref())?;
+        Ok(datafusion::common::metadata::ScalarAndMetadata::new(value, None))
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    plan.with_param_values(ParamValues::List(values))
         .map_err(from_datafusion)
 }
 

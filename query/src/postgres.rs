@@ -5,7 +5,7 @@
 //! - A parameter that is cast is of the type it is cast to.
 //! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
 //! - NUMERIC literals become floats by their digits, rounded once.
-//! - Text literals cast to BYTEA are read in its input form (`\x6162`).
+//! - Text literals cast to BYTEA, UUID, TIME or INTERVAL are read in the input form of that type.
 //! - Values of two types side by side are brought together ([`mixed`]); formats of times are PostgreSQL's ([`patterns`]).
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
@@ -15,6 +15,7 @@ mod mixed;
 pub(crate) mod patterns;
 
 use crate::casts::named::NamedCast;
+use crate::casts::text::is_read_here;
 use arrow::datatypes::{DataType, TimeUnit};
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::DFSchema;
@@ -100,6 +101,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             right,
         }) if is_date(left, schema) && is_date(right, schema) => Ok(Transformed::yes(cast(expr, DataType::Int32))),
         Expr::ScalarFunction(call) if FORMATTING.contains(&call.name()) => with_format(call, &expr, schema),
+        Expr::InList(_) | Expr::Between(_) => Ok(Transformed::yes(crate::unknowns::in_lists(expr, schema)?)),
+        Expr::ScalarFunction(call) if crate::arrays::is_replaced(call, schema) => {
+            Ok(Transformed::yes(crate::arrays::of_call(call)?))
+        }
         Expr::ScalarFunction(call) => Ok(match rewrite_call(call, &expr, schema) {
             Some(rewritten) => Transformed::yes(rewritten),
             None => Transformed::no(expr),
@@ -181,7 +186,7 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
 /// The literal that a cast of a literal is; `None`: the cast is left to DataFusion.
 fn cast_literal(value: &ScalarValue, to: &DataType) -> Result<Option<ScalarValue>> {
     match (value, to) {
-        (ScalarValue::Utf8(Some(text)), DataType::Binary) => {
+        (ScalarValue::Utf8(Some(text)), to) if *to == DataType::Binary || is_read_here(to) => {
             let value = crate::pgtext::parse_scalar(Some(text), to, &crate::pgtext::TextStyle::default());
             value.map(Some).map_err(crate::provider::outside)
         }

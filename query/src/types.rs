@@ -1,6 +1,8 @@
 //! SQL types and the Arrow types that the store keeps them in.
 
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use cenote_statestore::forms::uuid::UUID;
+use cenote_statestore::forms::{json, list};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
@@ -31,7 +33,9 @@ fn own_choice(sql_type: &SqlType) -> Option<DataType> {
         SqlType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Bytea => DataType::Binary,
         SqlType::TinyInt(_) => DataType::Int16,
-        SqlType::JSON | SqlType::JSONB | SqlType::Uuid => DataType::Utf8,
+        SqlType::Uuid => UUID,
+        SqlType::JSON => json::json_type(),
+        SqlType::JSONB => json::jsonb_type(),
         SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Numeric(ExactNumberInfo::None)
         | SqlType::Decimal(ExactNumberInfo::None)
@@ -91,11 +95,19 @@ impl TypePlanner for PostgresTypes {
 /// # Errors
 /// `Unsupported` 0A000: the type is not built. `Invalid` 42704: there is no such type.
 pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
-    if let SqlType::Timestamp(Some(digits), _) | SqlType::Time(Some(digits), _) | SqlType::Datetime(Some(digits)) =
-        sql_type
+    if let SqlType::Timestamp(Some(digits), _)
+    | SqlType::Time(Some(digits), TimezoneInfo::None | TimezoneInfo::WithoutTimeZone)
+    | SqlType::Datetime(Some(digits)) = sql_type
         && *digits != MICROSECOND_DIGITS
     {
         return Err(unsupported_type(sql_type).attempt("leave the precision out: times are kept to the microsecond"));
+    }
+    if let SqlType::Interval { fields: Some(_), .. }
+    | SqlType::Interval {
+        precision: Some(0..=5), ..
+    } = sql_type
+    {
+        return Err(unsupported_type(sql_type));
     }
     if let Some(own) = own_choice(sql_type) {
         return Ok(own);
@@ -124,8 +136,13 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
         | SqlType::Character(_)
         | SqlType::CharVarying(_) => DataType::Utf8,
         SqlType::Date => DataType::Date32,
-        SqlType::Array(ArrayElemTypeDef::SquareBracket(_, _) | ArrayElemTypeDef::AngleBracket(_)) => {
-            return Err(unsupported_type(sql_type));
+        SqlType::Array(ArrayElemTypeDef::SquareBracket(element, None)) => {
+            let is_cut = crate::lengths::length_max(element).is_some();
+            let array = list::array_type(column_type(element)?);
+            match list::element_of(&array).filter(|_| !is_cut) {
+                Some(_) => array,
+                None => return Err(unsupported_type(sql_type)),
+            }
         }
         SqlType::Custom(name, _) => {
             return Err(Error::new(
@@ -177,6 +194,10 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Float64 => "double precision".into(),
         DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => "text".into(),
+        uuid if *uuid == UUID => "uuid".into(),
+        DataType::Struct(_) if json::name_of(data_type).is_some() => {
+            json::name_of(data_type).unwrap_or_default().into()
+        }
         DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
             "bytea".into()
         }
@@ -198,6 +219,7 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
         DataType::UInt32 => DataType::Int64,
         DataType::Float16 => DataType::Float32,
         DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => DataType::Utf8,
+        uuid if *uuid == UUID => UUID,
         DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Date64 => DataType::Date32,
         DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
@@ -205,6 +227,11 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
         DataType::Timestamp(_, Some(_)) => timestamptz(),
         DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
         DataType::Dictionary(_, values) => return stored_type(values),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            let array = list::array_type(stored_type(item.data_type())?);
+            list::element_of(&array)?;
+            array
+        }
         other if cenote_statestore::storable(other) => other.clone(),
         _ => return None,
     })

@@ -1,11 +1,14 @@
-//! One zero: `-0` and `0` are equal wherever floats are compared, grouped, joined or ordered, as in PostgreSQL.
+//! Values that PostgreSQL takes for equal though their bits differ: `-0` and `0`, a month and 30 days, JSONB's 1 and 1.0.
 //!
-//! Arrow compares floats in IEEE 754's total order, in which the zeros are two values. [`OneZero`] wraps what is
-//! compared, once types are coerced; what is shown keeps its sign. A group's key is shown as `0`: which sign stood in
-//! its first row must not decide (invariant 2).
+//! Arrow compares floats in IEEE 754's total order, in which the zeros are two values, and intervals field by field.
+//! [`OneZero`] wraps what is compared, joined or ordered, once types are coerced; what is shown stays as it is. A
+//! group's key of floats is shown as `0`: which sign stood in its first row must not decide (invariant 2). Which of
+//! a group's equal intervals would be shown nothing can decide so: grouping by intervals is refused
+//! ([`crate::keys`]).
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use cenote_statestore::forms::json;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinConstraint, ScalarValue};
@@ -16,8 +19,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
@@ -47,7 +50,10 @@ fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     let compared = node.map_expressions(|expr| {
         let name = names.save(&expr);
-        let rewritten = expr.transform_up(|expr| of_expression(expr, &schema))?;
+        let rewritten = expr.transform_up(|expr| {
+            crate::keys::check_expression(&expr, &schema)?;
+            of_expression(expr, &schema)
+        })?;
         Ok(rewritten.update_data(|expr| name.restore(expr)))
     })?;
     compared.transform_data(|node| of_keys(node, &schema))
@@ -57,6 +63,7 @@ fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     let has_float = |exprs: &[Expr]| exprs.iter().any(|expr| is_float(expr, schema));
+    crate::keys::check_node(&node, schema)?;
     match node {
         LogicalPlan::Aggregate(mut aggregate) if has_float(&aggregate.group_expr) => {
             for key in &mut aggregate.group_expr {
@@ -68,7 +75,7 @@ fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         LogicalPlan::Join(mut join) => {
             let mut changed = false;
             for (left, right) in &mut join.on {
-                if is_float(left, schema) {
+                if is_wrapped(left, schema) {
                     changed = true;
                     *left = wrapped(left.clone(), schema);
                     *right = wrapped(right.clone(), schema);
@@ -120,19 +127,17 @@ fn with_one_zero(input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
 /// Wraps what an expression compares.
 fn of_expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if op.supports_propagation() && is_compared(&left, &right, schema) =>
-        {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) && is_compared(&left, &right, schema) => {
             let (left, right) = (wrapped(*left, schema), wrapped(*right, schema));
             Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
         }
-        Expr::Between(between) if is_float(&between.expr, schema) => Transformed::yes(Expr::Between(Between {
+        Expr::Between(between) if is_wrapped(&between.expr, schema) => Transformed::yes(Expr::Between(Between {
             expr: Box::new(wrapped(*between.expr, schema)),
             negated: between.negated,
             low: Box::new(wrapped(*between.low, schema)),
             high: Box::new(wrapped(*between.high, schema)),
         })),
-        Expr::InList(list) if is_float(&list.expr, schema) => Transformed::yes(Expr::InList(InList {
+        Expr::InList(list) if is_wrapped(&list.expr, schema) => Transformed::yes(Expr::InList(InList {
             expr: Box::new(wrapped(*list.expr, schema)),
             list: list.list.into_iter().map(|item| wrapped(item, schema)).collect(),
             negated: list.negated,
@@ -151,7 +156,7 @@ fn of_expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             params.order_by = params.order_by.into_iter().map(|sort| of_order(sort, schema)).collect();
             Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params })))
         }
-        Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_float(expr, schema)) => {
+        Expr::Case(case) if case.expr.as_ref().is_some_and(|expr| is_wrapped(expr, schema)) => {
             let wrap = |expr: Box<Expr>| Box::new(wrapped(*expr, schema));
             Transformed::yes(Expr::Case(Case {
                 expr: case.expr.map(wrap),
@@ -188,7 +193,19 @@ fn of_order(sort: Sort, schema: &DFSchema) -> Sort {
 
 /// Whether the sign of a zero could decide a comparison.
 fn is_compared(left: &Expr, right: &Expr, schema: &DFSchema) -> bool {
-    is_float(left, schema) && !is_not_zero(left) && !is_not_zero(right)
+    is_wrapped(left, schema) && !is_not_zero(left) && !is_not_zero(right)
+}
+
+fn is_comparison(op: Operator) -> bool {
+    op.supports_propagation() || matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
+/// Whether the bits of equal values can differ.
+fn is_wrapped(expr: &Expr, schema: &DFSchema) -> bool {
+    is_float(expr, schema)
+        || expr
+            .get_type(schema)
+            .is_ok_and(|data_type| crate::keys::keyless(&data_type).is_some())
 }
 
 fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
@@ -203,8 +220,13 @@ fn is_not_zero(expr: &Expr) -> bool {
     }
 }
 
-/// An expression whose zero is `0`; what is no float stays as it is.
+/// An expression whose zero is `0`, the length of an interval, the value of a JSONB; other types stay as they are.
 fn wrapped(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema) {
+        Ok(DataType::Interval(_)) => return crate::spans::length_of(expr),
+        Ok(data_type) if json::name_of(&data_type) == Some("jsonb") => return crate::json_parts::value_of(expr),
+        _ => {}
+    }
     let is_wrapped = matches!(&expr, Expr::ScalarFunction(call) if call.name() == NAME);
     let data_type = match expr.get_type(schema) {
         Ok(data_type) if data_type.is_floating() && !is_wrapped && !is_not_zero(&expr) => data_type,

@@ -10,6 +10,7 @@
 mod arrow_ipc;
 mod changes;
 mod csv;
+mod exported;
 mod json;
 mod parquet_file;
 mod table;

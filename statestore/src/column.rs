@@ -13,7 +13,12 @@
 //! # Not here
 //! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, StringBuilder, make_array};
+use crate::forms::json;
+use crate::forms::list::{self, ListBytes};
+use crate::forms::uuid::{UUID, UUID_BYTES};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BinaryBuilder, BooleanArray, FixedSizeBinaryArray, StringBuilder, make_array,
+};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
@@ -40,7 +45,9 @@ pub fn storable(data_type: &DataType) -> bool {
             | Interval(IntervalUnit::MonthDayNano)
             | Utf8
             | Binary
-    )
+    ) || *data_type == UUID
+        || json::name_of(data_type).is_some()
+        || list::element_of(data_type).is_some()
 }
 
 /// One growable column.
@@ -59,6 +66,8 @@ enum Values {
     Long(Vec<i64>),
     Wide(Vec<i128>),
     Bytes(ByteValues),
+    /// Lists, as bytes.
+    Lists(ByteValues, Box<ListBytes>),
 }
 
 /// Bits that are set for NULL slots; no memory until the first NULL.
@@ -170,6 +179,7 @@ enum ViewValues<'a> {
     OwnedWide(Vec<i128>),
     Text(&'a arrow::array::StringArray),
     Binary(&'a arrow::array::BinaryArray),
+    OwnedBinary(arrow::array::BinaryArray),
 }
 
 impl<'a> ArrayView<'a> {
@@ -197,7 +207,20 @@ impl<'a> ArrayView<'a> {
                     .map(|v| interval_bits(*v))
                     .collect(),
             ),
+            FixedSizeBinary(_) if *array.data_type() == UUID => ViewValues::OwnedWide(
+                array
+                    .as_fixed_size_binary()
+                    .iter()
+                    .map(|value| value.map_or(0, uuid_bits))
+                    .collect(),
+            ),
+            Struct(_) if json::name_of(array.data_type()).is_some() => {
+                ViewValues::Text(array.as_struct().column(0).as_string::<i32>())
+            }
             Utf8 => ViewValues::Text(array.as_string::<i32>()),
+            List(_) if list::element_of(array.data_type()).is_some() => {
+                ViewValues::OwnedBinary(ListBytes::new(array.data_type()).encode(array))
+            }
             Binary => ViewValues::Binary(array.as_binary::<i32>()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
@@ -225,7 +248,7 @@ impl<'a> ArrayView<'a> {
             ViewValues::Long(values) => values[a] == values[b],
             ViewValues::Wide(values) => values[a] == values[b],
             ViewValues::OwnedWide(values) => values[a] == values[b],
-            ViewValues::Text(_) | ViewValues::Binary(_) => self.bytes(a) == self.bytes(b),
+            ViewValues::Text(_) | ViewValues::Binary(_) | ViewValues::OwnedBinary(_) => self.bytes(a) == self.bytes(b),
         }
     }
 
@@ -234,6 +257,7 @@ impl<'a> ArrayView<'a> {
         match &self.values {
             ViewValues::Text(values) => values.value(row).as_bytes(),
             ViewValues::Binary(values) => values.value(row),
+            ViewValues::OwnedBinary(values) => values.value(row),
             _ => unreachable!("a fixed-width column has no bytes"),
         }
     }
@@ -241,6 +265,10 @@ impl<'a> ArrayView<'a> {
 
 fn interval_bits(value: arrow::datatypes::IntervalMonthDayNano) -> i128 {
     (value.nanoseconds as i128) << 64 | (value.days as u32 as i128) << 32 | value.months as u32 as i128
+}
+
+fn uuid_bits(value: &[u8]) -> i128 {
+    value.first_chunk().map_or(0, |bytes| i128::from_be_bytes(*bytes))
 }
 
 fn interval_value(bits: i128) -> arrow::datatypes::IntervalMonthDayNano {
@@ -260,7 +288,12 @@ impl Column {
             Int32 | Date32 | Float32 => Values::Int(Vec::new()),
             Int64 | UInt64 | Float64 | Time64(_) | Timestamp(_, _) => Values::Long(Vec::new()),
             Decimal128(_, _) | Interval(_) => Values::Wide(Vec::new()),
+            uuid if *uuid == UUID => Values::Wide(Vec::new()),
             Utf8 | Binary => Values::Bytes(ByteValues::default()),
+            List(_) if list::element_of(data_type).is_some() => {
+                Values::Lists(ByteValues::default(), Box::new(ListBytes::new(data_type)))
+            }
+            Struct(_) if json::name_of(data_type).is_some() => Values::Bytes(ByteValues::default()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
         Column {
@@ -284,7 +317,7 @@ impl Column {
             Values::Int(values) => values.len(),
             Values::Long(values) => values.len(),
             Values::Wide(values) => values.len(),
-            Values::Bytes(values) => values.views.len(),
+            Values::Bytes(values) | Values::Lists(values, _) => values.views.len(),
         }
     }
 
@@ -296,7 +329,7 @@ impl Column {
             Values::Int(values) => values.resize(slots, 0),
             Values::Long(values) => values.resize(slots, 0),
             Values::Wide(values) => values.resize(slots, 0),
-            Values::Bytes(values) => values.views.resize(slots, [0; 16]),
+            Values::Bytes(values) | Values::Lists(values, _) => values.views.resize(slots, [0; 16]),
         }
     }
 
@@ -330,7 +363,8 @@ impl Column {
             (Values::Wide(values), ViewValues::OwnedWide(given)) => {
                 pairs().for_each(|(slot, row)| values[slot] = given[row]);
             }
-            (Values::Bytes(values), ViewValues::Text(_) | ViewValues::Binary(_)) => {
+            (Values::Bytes(values), ViewValues::Text(_) | ViewValues::Binary(_))
+            | (Values::Lists(values, _), ViewValues::OwnedBinary(_)) => {
                 for (slot, row) in pairs() {
                     let value = if view.is_null(row) { &[] } else { view.bytes(row) };
                     values.set(slot as u32, value);
@@ -358,7 +392,9 @@ impl Column {
             (Values::Long(values), ViewValues::Long(given)) => values[index] = given[row],
             (Values::Wide(values), ViewValues::Wide(given)) => values[index] = given[row],
             (Values::Wide(values), ViewValues::OwnedWide(given)) => values[index] = given[row],
-            (Values::Bytes(values), _) => values.set(slot, if view.is_null(row) { &[] } else { view.bytes(row) }),
+            (Values::Bytes(values) | Values::Lists(values, _), _) => {
+                values.set(slot, if view.is_null(row) { &[] } else { view.bytes(row) })
+            }
             _ => panic!("a column of type {} was written with another type", self.data_type),
         }
         self.nulls.assign(slot, view.is_null(row));
@@ -378,7 +414,7 @@ impl Column {
         match (&self.values, &view.values) {
             (Values::Long(values), ViewValues::Long(given)) => values[index] == given[row],
             (Values::Int(values), ViewValues::Int(given)) => values[index] == given[row],
-            (Values::Bytes(values), _) => values.get(slot) == view.bytes(row),
+            (Values::Bytes(values) | Values::Lists(values, _), _) => values.get(slot) == view.bytes(row),
             (Values::Wide(values), ViewValues::Wide(given)) => values[index] == given[row],
             (Values::Wide(values), ViewValues::OwnedWide(given)) => values[index] == given[row],
             (Values::Short(values), ViewValues::Short(given)) => values[index] == given[row],
@@ -398,6 +434,7 @@ impl Column {
                 return Arc::new(BooleanArray::new(bits, nulls));
             }
             Values::Bytes(values) => return self.gather_bytes(values, slots, nulls.as_ref()),
+            Values::Lists(values, lists) => return self.gather_lists(values, lists, slots),
             Values::Wide(values) if matches!(self.data_type, DataType::Interval(_)) => {
                 let array: arrow::array::PrimitiveArray<IntervalMonthDayNanoType> = arrow::array::PrimitiveArray::new(
                     slots
@@ -408,6 +445,13 @@ impl Column {
                     nulls,
                 );
                 return Arc::new(array);
+            }
+            Values::Wide(values) if self.data_type == UUID => {
+                let bytes: Vec<u8> = slots
+                    .iter()
+                    .flat_map(|slot| values[*slot as usize].to_be_bytes())
+                    .collect();
+                return Arc::new(FixedSizeBinaryArray::new(UUID_BYTES as i32, bytes.into(), nulls));
             }
             Values::Short(values) => gathered(values, slots),
             Values::Int(values) => gathered(values, slots),
@@ -436,12 +480,24 @@ impl Column {
                 .then(|| std::str::from_utf8(values.get(*slot)).expect("written from a valid text"));
             builder.append_option(text);
         }
-        Arc::new(builder.finish())
+        match self.data_type {
+            DataType::Struct(_) => json::column_of(builder.finish(), &self.data_type),
+            _ => Arc::new(builder.finish()),
+        }
+    }
+
+    fn gather_lists(&self, values: &ByteValues, lists: &ListBytes, slots: &[u32]) -> ArrayRef {
+        let null = lists.null(&self.data_type);
+        let bytes = slots.iter().map(|slot| match self.nulls.get(*slot) {
+            true => null.as_slice(),
+            false => values.get(*slot),
+        });
+        lists.decode(bytes, &self.data_type)
     }
 
     /// Forgets a slot's value so that its memory can be reused.
     pub fn clear(&mut self, slot: u32) {
-        if let Values::Bytes(values) = &mut self.values {
+        if let Values::Bytes(values) | Values::Lists(values, _) = &mut self.values {
             values.forget(slot);
         }
         self.nulls.assign(slot, false);
@@ -455,7 +511,7 @@ impl Column {
             Values::Int(values) => values.capacity() * 4,
             Values::Long(values) => values.capacity() * 8,
             Values::Wide(values) => values.capacity() * 16,
-            Values::Bytes(values) => values.views.capacity() * 16 + values.arena.capacity(),
+            Values::Bytes(values) | Values::Lists(values, _) => values.views.capacity() * 16 + values.arena.capacity(),
         };
         values + self.nulls.words.capacity() * 8
     }

@@ -4,6 +4,8 @@
 //! on which worker a row lives, so it must never depend on CPU features or a random seed. Floats hash
 //! as PostgreSQL compares them: `-0.0` as `0.0`, every NaN alike. NULL hashes as a value of its own.
 
+use crate::forms::json;
+use crate::forms::list::{self, ListBytes};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -150,6 +152,15 @@ fn hash_column(hashes: &mut [u64], column: &ArrayRef) {
             );
         }
         DataType::Utf8 => each_bytes(hashes, array.as_string::<i32>().iter().map(|v| v.map(str::as_bytes))),
+        DataType::Struct(_) if json::name_of(array.data_type()).is_some() => {
+            let texts = json::texts_of(column);
+            each_bytes(hashes, texts.iter().map(|text| text.map(str::as_bytes)));
+        }
+        DataType::List(_) if list::element_of(array.data_type()).is_some() => {
+            let bytes = ListBytes::new(array.data_type()).encode(column);
+            let valid = |row: usize| column.is_valid(row).then(|| bytes.value(row));
+            each_bytes(hashes, (0..column.len()).map(valid));
+        }
         DataType::LargeUtf8 => each_bytes(hashes, array.as_string::<i64>().iter().map(|v| v.map(str::as_bytes))),
         DataType::Utf8View => each_bytes(hashes, array.as_string_view().iter().map(|v| v.map(str::as_bytes))),
         DataType::Binary => each_bytes(hashes, array.as_binary::<i32>().iter()),

@@ -15,6 +15,7 @@ mod digest;
 mod epoch;
 mod error;
 mod float_sum;
+pub mod forms;
 mod hash;
 mod index;
 mod retention;

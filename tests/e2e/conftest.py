@@ -1,11 +1,14 @@
 """Fixtures: one server for all tests that only add objects of their own, and fresh ones for the others."""
 import itertools
+import os
 import re
 from pathlib import Path
 
 import pytest
 from harness import Server
 
+# Polars has no intervals, and reads no stream that has one unless it is told, before it is imported, what to make of them.
+os.environ["POLARS_IMPORT_INTERVAL_AS_STRUCT"] = "1"
 NUMBERS = itertools.count(1)
 
 

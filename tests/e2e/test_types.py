@@ -4,6 +4,8 @@ import csv
 import datetime
 import io
 import json
+import re
+import uuid
 from decimal import Decimal
 
 import duckdb
@@ -12,18 +14,30 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from psycopg.types.json import Json, Jsonb
 
 COLUMNS = """id BIGINT PRIMARY KEY, ok BOOLEAN, s SMALLINT, i INTEGER, r REAL, x DOUBLE PRECISION, d NUMERIC(38,9),
-             t TEXT, b BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ"""
+             t TEXT, b BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ, u UUID, tm TIME, iv INTERVAL, j JSON, jb JSONB,
+             ns BIGINT[], ts TEXT[], ds NUMERIC(20,3)[], us UUID[]"""
 UTC = datetime.timezone.utc
 FIRST = (2**53 + 1, True, -32768, 2147483647, 0.5, 0.1, Decimal("12345678901234567890123456789.123456789"), "Zoë 🚲 'q' \"d\", \n",
          bytes(range(256)), datetime.date(2024, 2, 29), datetime.datetime(1999, 12, 31, 23, 59, 59, 999999),
-         datetime.datetime(2024, 10, 27, 0, 30, 0, 1, UTC))
-NULLS = (-(2**63), *[None] * 11)
+         datetime.datetime(2024, 10, 27, 0, 30, 0, 1, UTC), uuid.UUID("123e4567-e89b-12d3-a456-426655440000"),
+         datetime.time(23, 59, 59, 999999), datetime.timedelta(days=3, hours=25, microseconds=1),
+         {"b": [1, None, "\u00e9\n"], "a": {}}, {"b": [1, None, "\u00e9\n"], "a": 1.5, "aa": True},
+         [2**53 + 1, None, -1], ["a", "", None, "NULL", "{x,\"y\"}\\"], [Decimal("1.500"), None], [uuid.UUID(int=7)])
 SMALL = (3, False, 32767, -2147483648, -1.5, 1e300, Decimal("-0.000000001"), "", b"", datetime.date(1, 1, 1),
-         datetime.datetime(9999, 12, 31, 0, 0), datetime.datetime(1970, 1, 1, tzinfo=UTC))
+         datetime.datetime(9999, 12, 31, 0, 0), datetime.datetime(1970, 1, 1, tzinfo=UTC),
+         uuid.UUID(int=2**128 - 1), datetime.time(0, 0), datetime.timedelta(days=-400, microseconds=-1), [], "text", [], [], [], [])
+NULLS = (-(2**63), *[None] * (len(FIRST) - 1))
 ROWS = sorted([FIRST, NULLS, SMALL])
-NAMES = [part.split()[0] for part in COLUMNS.replace("NUMERIC(38,9)", "NUMERIC").split(",")]
+NAMES = [part.split()[0] for part in re.sub(r"\(.*?\)", "", COLUMNS).split(",")]
+
+
+def given(row):
+    """The values of a row as psycopg takes them."""
+    wrap = {NAMES.index("j"): Json, NAMES.index("jb"): Jsonb}
+    return [wrap[i](value) if i in wrap and value is not None else value for i, value in enumerate(row)]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +47,7 @@ def typed(_shared):
         db.execute(f"CREATE TABLE typed ({COLUMNS})")
         db.execute("CREATE MATERIALIZED VIEW typed_v AS SELECT * FROM typed")
         for row in ROWS:
-            db.execute(f"INSERT INTO typed VALUES ({', '.join(['%s'] * len(row))})", row)
+            db.execute(f"INSERT INTO typed VALUES ({', '.join(['%s'] * len(row))})", given(row))
     return _shared
 
 
@@ -44,9 +58,26 @@ def what(request, typed):
 
 def arrow_rows(table):
     """The rows of an Arrow table with instants in UTC, in key order."""
-    def plain(value):
+    def plain(name, value):
+        if name == "iv" and value is not None:
+            return span(value)
+        if name in ("j", "jb") and value is not None:
+            return json.loads(value)
+        if name == "us" and value is not None:
+            return [uuid.UUID(bytes=one) if isinstance(one, bytes) else one for one in value]
         return value.astimezone(UTC) if isinstance(value, datetime.datetime) and value.tzinfo else value
-    return sorted((tuple(plain(v) for v in row.values()) for row in table.to_pylist()), key=lambda row: row[0])
+    return sorted((tuple(plain(n, v) for n, v in row.items()) for row in table.to_pylist()), key=lambda row: row[0])
+
+
+def span(value):
+    """A timedelta of an interval without months: Arrow's months, days and nanoseconds, or PostgreSQL's text."""
+    if not isinstance(value, str):
+        assert value.months == 0 and value.nanoseconds % 1000 == 0
+        return datetime.timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
+    days, sign, hours, minutes, seconds = re.fullmatch(r"(?:(-?\d+) days? ?)?(?:([-+]?)(\d+):(\d+):([\d.]+))?", value).groups("")
+    seconds, _, digits = seconds.partition(".")
+    time = datetime.timedelta(hours=int(hours or 0), minutes=int(minutes or 0), seconds=int(seconds or 0), microseconds=int(digits.ljust(6, "0")))
+    return datetime.timedelta(days=int(days or 0)) + (-time if sign == "-" else time)
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -54,7 +85,7 @@ def test_pgwire(typed, what, binary):
     with typed.connect() as db, db.cursor(binary=binary) as cursor:
         cursor.execute(f"SELECT * FROM {what} ORDER BY id")
         assert cursor.fetchall() == ROWS
-        assert [c.type_code for c in cursor.description] == [20, 16, 21, 23, 700, 701, 1700, 25, 17, 1082, 1114, 1184]
+        assert [c.type_code for c in cursor.description] == [20, 16, 21, 23, 700, 701, 1700, 25, 17, 1082, 1114, 1184, 2950, 1083, 1186, 114, 3802, 1016, 1009, 1231, 2951]
 
 
 def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
@@ -68,6 +99,8 @@ def test_scan_arrow_opens_in_pyarrow_with_its_types(typed, what):
     assert kinds["d"] == pa.decimal128(38, 9)
     assert kinds["at"] == pa.timestamp("us") and kinds["z"].unit == "us" and kinds["z"].tz in ("UTC", "+00:00")
     assert (kinds["s"], kinds["i"], kinds["id"], kinds["r"], kinds["x"]) == (pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
+    assert (kinds["u"], kinds["tm"], kinds["iv"]) == (pa.uuid(), pa.time64("us"), pa.month_day_nano_interval())
+    assert (kinds["ns"], kinds["ts"], kinds["ds"]) == (pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.decimal128(20, 3)))
 
 
 def test_scan_arrow_opens_in_polars(typed, what):
@@ -105,6 +138,9 @@ def test_scan_csv_reads_back(typed, what):
     assert (first["d"], first["t"], first["x"]) == (str(FIRST[6]), FIRST[7], "0.1")
     assert first["at"].replace("T", " ") == "1999-12-31 23:59:59.999999"
     assert found[-(2**63)]["t"] == ""
+    assert (first["ns"], first["ts"], first["ds"]) == ("{9007199254740993,NULL,-1}", '{a,"",NULL,"NULL","{x,\\"y\\"}\\\\"}', "{1.500,NULL}")
+    assert (json.loads(first["j"]), first["jb"]) == (FIRST[15], '{"a": 1.5, "b": [1, null, "\u00e9\\n"], "aa": true}')
+    assert (first["u"], first["tm"], first["iv"]) == (str(FIRST[12]), "23:59:59.999999", "4 days 01:00:00.000001")
 
 
 def test_scan_ndjson_reads_back_exactly(typed, what):
@@ -116,6 +152,8 @@ def test_scan_ndjson_reads_back_exactly(typed, what):
     assert first["t"] == FIRST[7]
     assert first["day"] == "2024-02-29"
     assert datetime.datetime.fromisoformat(first["z"].replace("Z", "+00:00")) == FIRST[11]
+    assert (first["u"], first["tm"], first["iv"]) == (str(FIRST[12]), "23:59:59.999999", "4 days 01:00:00.000001")
+    assert (first["j"], json.dumps(first["jb"], ensure_ascii=False, default=float)) == (FIRST[15], '{"a": 1.5, "b": [1, null, "\u00e9\\n"], "aa": true}')
     assert all(found[-(2**63)][n] is None for n in NAMES[1:])
 
 
@@ -123,6 +161,9 @@ def test_lookup_gives_large_numbers_as_strings_unless_asked(typed, what):
     answer = typed.api(f"queryable_state/{what}?id={2**53 + 1}") if what == "typed_v" else typed.api(f"queryable_state/{what}?key={2**53 + 1}")
     value = answer["value"] if "value" in answer else answer["values"][0]
     assert value["d"] == str(FIRST[6])
+    assert (value["u"], value["tm"], value["iv"]) == (str(FIRST[12]), "23:59:59.999999", "4 days 01:00:00.000001")
+    assert (value["ns"], value["ts"], value["ds"], value["us"]) == (["9007199254740993", None, -1], FIRST[18], ["1.500", None], [str(uuid.UUID(int=7))])
+    assert (value["j"], value["jb"]) == FIRST[15:17]
     assert str(value["id"]) == str(2**53 + 1) and isinstance(value["id"], str)
     raw = typed.get(f"/api/v1/queryable_state/typed?key={2**53 + 1}&numbers=raw").text
     assert json.loads(raw, parse_float=Decimal)["value"]["d"] == FIRST[6]
@@ -142,10 +183,50 @@ def test_sql_over_http_gives_arrow_when_asked(typed, what):
     assert arrow_rows(pa.ipc.open_stream(answer.body).read_all()) == ROWS
 
 
-@pytest.mark.parametrize("kind", ["NUMERIC(18,2)", "SMALLINT", "REAL", "DATE", "TIMESTAMPTZ", "BOOLEAN", "BYTEA"])
+@pytest.mark.parametrize("form, media", [("ndjson", "application/x-ndjson"), ("csv", "text/csv"), ("arrow", "application/vnd.apache.arrow.stream")])
+def test_what_is_scanned_can_be_appended_and_is_the_same(typed, name, form, media):
+    typed.psql(f"CREATE TABLE {name} ({COLUMNS})")
+    body = typed.get(f"/api/v1/queryable_state/typed/scan.{form}").body
+    answer = typed.post(f"/api/v1/tables/{name}/rows", body, headers={"Content-Type": media})
+    assert answer.status in (200, 201), answer.text
+    assert typed.digest(name) == typed.digest("typed")
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "parquet"])
+def test_what_is_scanned_can_be_read_from_a_file_and_is_the_same(typed, name, form):
+    (typed.cwd / f"{name}.{form}").write_bytes(typed.get(f"/api/v1/queryable_state/typed/scan.{form}").body)
+    kind = {"ndjson": "json", "csv": "csv', header = 'true"}.get(form, form)
+    typed.psql(f"CREATE TABLE {name} ({COLUMNS}) WITH (connector = 'file', path = '{name}.{form}', format = '{kind}')")
+    typed.wait_until(name, lambda db: db.execute(f"SELECT count(*) FROM {name}").fetchone() == (len(ROWS),))
+    assert typed.digest(name) == typed.digest("typed")
+
+
+def test_what_is_scanned_can_be_copied_in_and_is_the_same(typed, name):
+    body = typed.get("/api/v1/queryable_state/typed/scan.csv").body
+    with typed.connect() as db:
+        db.execute(f"CREATE TABLE {name} ({COLUMNS})")
+        with db.cursor().copy(f"COPY {name} FROM STDIN WITH (FORMAT csv, HEADER)") as copy:
+            copy.write(body)
+    assert typed.digest(name) == typed.digest("typed")
+
+
+def test_all_types_survive_a_restart(fresh):
+    server = fresh()
+    with server.connect() as db:
+        db.execute(f"CREATE TABLE typed ({COLUMNS})")
+        db.execute("CREATE MATERIALIZED VIEW typed_v AS SELECT * FROM typed")
+        for row in ROWS:
+            db.execute(f"INSERT INTO typed VALUES ({', '.join(['%s'] * len(row))})", given(row))
+    before = server.digests()
+    server.restart()
+    assert server.digests() == before
+    assert sorted(server.sql("SELECT * FROM typed_v")) == ROWS
+
+
+@pytest.mark.parametrize("kind", ["NUMERIC(18,2)", "SMALLINT", "REAL", "DATE", "TIMESTAMPTZ", "BOOLEAN", "BYTEA", "UUID", "TIME"])
 def test_a_group_key_of_any_type_can_be_looked_up(server, name, kind):
     texts = {"NUMERIC(18,2)": "12.50", "SMALLINT": "-7", "REAL": "0.5", "DATE": "2024-02-29", "TIMESTAMPTZ": "2024-02-29T12:00:00.000001Z",
-             "BOOLEAN": "true", "BYTEA": "\\x00ff"}
+             "BOOLEAN": "true", "BYTEA": "\\x00ff", "UUID": "123e4567-e89b-12d3-a456-426655440000", "TIME": "23:59:59.000001"}
     with server.connect() as db:
         db.execute(f"CREATE TABLE {name} (k {kind}, n INT)")
         db.execute(f"INSERT INTO {name} VALUES (CAST('{texts[kind]}' AS {kind}), 1), (CAST('{texts[kind]}' AS {kind}), 2)")

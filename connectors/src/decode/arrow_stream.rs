@@ -5,7 +5,7 @@
 
 use super::{BATCH_ROWS, refused};
 use crate::column::sql_type;
-use crate::fault::{Fault, FaultKind, Refusal};
+use crate::fault::{Fault, FaultKind};
 use crate::guard::unpanicked;
 use crate::parquet::Cast;
 use crate::rows::nearest;
@@ -134,7 +134,7 @@ fn convert(schema: &SchemaRef, sources: &[Option<Source>], batch: &RecordBatch, 
                 let after = unpanicked(|| apply(source, before, field))
                     .and_then(|outcome| outcome)
                     .map_err(|reason| damaged(&reason))?;
-                check(field, before, &after, first)?;
+                check(field, source, before, &after, first)?;
                 after
             }
             None => new_null_array(field.data_type(), batch.num_rows()),
@@ -169,14 +169,18 @@ fn apply(source: &Source, array: &ArrayRef, field: &Field) -> Result<ArrayRef, S
 }
 
 /// Refuses a value that the cast lost.
-fn check(field: &Field, before: &ArrayRef, after: &ArrayRef, first: usize) -> Result<()> {
+fn check(field: &Field, source: &Source, before: &ArrayRef, after: &ArrayRef, first: usize) -> Result<()> {
     let lost = (0..after.len()).find(|row| after.is_null(*row) && before.is_valid(*row));
     // A dictionary's keys are valid where its values are NULL.
     let Some(row) = lost.filter(|_| after.null_count() > before.logical_null_count()) else {
         return Ok(());
     };
     let value = array_value_to_string(before, row).unwrap_or_default();
-    let fault = Refusal::Range.fault(field.name(), &sql_type(field.data_type()), value.as_bytes());
+    let fault =
+        source
+            .cast
+            .refusal(field.data_type())
+            .fault(field.name(), &sql_type(field.data_type()), value.as_bytes());
     Err(refused(&format!("row {}", first + row + 1), &fault))
 }
 

@@ -217,3 +217,38 @@ fn damaged_arrow_streams_are_errors_wherever_the_damage_is() {
         }
     }
 }
+
+#[test]
+fn arrays_json_and_uuids_are_read_by_every_text_format() {
+    use arrow::array::AsArray;
+    use cenote_statestore::forms::{json, list, uuid};
+    let schema = schema(&[
+        ("u", uuid::UUID),
+        ("j", json::json_type()),
+        ("b", json::jsonb_type()),
+        ("a", list::array_type(BIGINT)),
+    ]);
+    let ndjson = r#"{"u":"A0EEBC999C0B4EF8BB6D6BB9BD380A11","j":{"x":  [1]},"b":{"y":1e1, "x":[]},"a":[1,null,"3"]}"#;
+    let csv = "u,j,b,a\n{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11},\"{\"\"x\"\":  [1]}\",\"{\"\"x\"\":[],\"\"y\"\":10}\",\"{1,NULL,3}\"\n";
+    let read = |format, body: &str| decode_body(&schema, format, body.as_bytes()).unwrap().remove(0);
+    let batch = read(BodyFormat::Ndjson, ndjson);
+    assert_eq!(batch, read(BodyFormat::Csv, csv));
+    assert_eq!(json::texts_of(batch.column(1)).value(0), r#"{"x":  [1]}"#);
+    assert_eq!(json::texts_of(batch.column(2)).value(0), r#"{"x": [], "y": 10}"#);
+    let elements = batch.column(3).as_list::<i32>().value(0);
+    let expected: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+    assert_eq!(&elements, &expected);
+    for wrong in [
+        r#"{"u":1}"#,
+        r#"{"u":"a0eebc99"}"#,
+        r#"{"a":[1.5]}"#,
+        r#"{"a":[[1]]}"#,
+        r#"{"a":"{1,"}"#,
+        r#"{"a":{}}"#,
+        r#"{"j":{"x"}}"#,
+        r#"{"a":[1,]}"#,
+    ] {
+        let error = decode_body(&schema, BodyFormat::Ndjson, wrong.as_bytes()).unwrap_err();
+        assert_eq!(error.state(), "22P02", "{wrong}");
+    }
+}

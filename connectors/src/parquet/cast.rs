@@ -7,16 +7,29 @@
 //! | decimals | NUMERIC, rounded half away from zero at its scale (beyond its precision: the row is bad) |
 //! | decimals of scale 0 | integers |
 //! | strings | TEXT, BYTEA |
+//! | strings | UUID, TIME, INTERVAL, JSON, JSONB in the forms of the text formats (else: the row is bad) |
+//! | byte arrays of 16 bytes | UUID |
+//! | lists | arrays of one dimension, element by element (one does not fit: the row is bad) |
+//! | times of day | TIME; nanoseconds are rounded |
 //! | byte arrays | BYTEA, TEXT (not UTF-8: the row is bad) |
 //! | booleans | BOOLEAN |
 //! | dates | DATE, TIMESTAMP, TIMESTAMPTZ (midnight) |
 //! | timestamps, with or without zone (both count from 1970 UTC) | TIMESTAMP, TIMESTAMPTZ; nanoseconds are rounded |
 
-use arrow::array::{Array, ArrayRef, AsArray, Float32Array, TimestampMicrosecondArray};
+use crate::column::Column;
+use crate::fault::Refusal;
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float32Array, IntervalMonthDayNanoArray, ListArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
+};
+use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    DataType, Date32Type, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
+    DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
 use std::sync::Arc;
 
 /// How values of one type become another.
@@ -34,12 +47,19 @@ pub(crate) enum Cast {
     Narrowed,
     /// Days to microseconds.
     Midnight,
+    /// Texts in the type's form.
+    Read,
+    /// Arrays, element by element.
+    Elements,
 }
 
 impl Cast {
     /// The way from one type to another; `None`: there is none.
     pub(crate) fn between(from: &DataType, to: &DataType) -> Option<Cast> {
         use DataType::*;
+        if matches!(from, Interval(IntervalUnit::MonthDayNano)) && from == to {
+            return Some(Cast::Rounded);
+        }
         if from == to {
             return Some(Cast::Same);
         }
@@ -55,6 +75,15 @@ impl Cast {
             (from, Decimal128(..)) if decimal(from).is_some() => Some(Cast::Partial),
             (from, Int16 | Int32 | Int64) if decimal(from) == Some(0) => Some(Cast::Partial),
             (Utf8 | LargeUtf8 | Utf8View, Utf8 | Binary) => Some(Cast::Total),
+            (Utf8 | LargeUtf8 | Utf8View, Time64(_) | Interval(_)) => Some(Cast::Read),
+            (Utf8 | LargeUtf8 | Utf8View, to) if *to == UUID || json::name_of(to).is_some() => Some(Cast::Read),
+            (Utf8 | LargeUtf8 | Utf8View, List(_)) => Some(Cast::Read),
+            (List(from) | LargeList(from) | FixedSizeList(from, _), List(to)) => {
+                Cast::between(from.data_type(), to.data_type()).map(|_| Cast::Elements)
+            }
+            (Time32(_), Time64(TimeUnit::Microsecond)) => Some(Cast::Total),
+            (Time64(TimeUnit::Nanosecond), Time64(TimeUnit::Microsecond)) => Some(Cast::Rounded),
+            (Interval(_), Interval(IntervalUnit::MonthDayNano)) => Some(Cast::Total),
             (Binary | LargeBinary | BinaryView | FixedSizeBinary(_), Binary) => Some(Cast::Total),
             (Binary | LargeBinary | BinaryView, Utf8) => Some(Cast::Partial),
             (Date32, Timestamp(TimeUnit::Microsecond, _)) => Some(Cast::Midnight),
@@ -66,7 +95,19 @@ impl Cast {
 
     /// Whether a value can have no counterpart.
     pub(crate) fn can_refuse(self) -> bool {
-        matches!(self, Cast::Partial | Cast::Narrowed | Cast::Midnight)
+        matches!(
+            self,
+            Cast::Partial | Cast::Narrowed | Cast::Midnight | Cast::Read | Cast::Elements
+        )
+    }
+
+    /// Why a value has no counterpart in a type.
+    pub(crate) fn refusal(self, to: &DataType) -> Refusal {
+        match (self, to) {
+            (Cast::Read, DataType::Time64(_) | DataType::Interval(_)) => Refusal::Time,
+            (Cast::Read, _) => Refusal::Syntax,
+            _ => Refusal::Range,
+        }
     }
 
     /// Converts `array`; a value without a counterpart becomes NULL.
@@ -92,6 +133,21 @@ impl Cast {
                 let micros: TimestampMicrosecondArray = nanos.unary(round_nanos);
                 Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
             }
+            (Cast::Rounded, DataType::Time64(_)) => {
+                let nanos = array.as_primitive::<Time64NanosecondType>();
+                let micros: Time64MicrosecondArray = nanos.unary(round_nanos);
+                Ok(Arc::new(micros))
+            }
+            (Cast::Rounded, DataType::Interval(_)) => {
+                let spans = array.as_primitive::<IntervalMonthDayNanoType>();
+                let rounded: IntervalMonthDayNanoArray = spans.unary(|span| IntervalMonthDayNano {
+                    nanoseconds: round_nanos(span.nanoseconds).saturating_mul(1000),
+                    ..span
+                });
+                Ok(Arc::new(rounded))
+            }
+            (Cast::Elements, DataType::List(item)) => elements_as(array, item),
+            (Cast::Read, _) => read_texts(&cast(array, &DataType::Utf8)?, to),
             (Cast::Narrowed, _) => {
                 let wide = array.as_primitive::<Float64Type>();
                 let narrow: Float32Array = wide.unary_opt::<_, Float32Type>(|value| {
@@ -107,9 +163,45 @@ impl Cast {
                     days.unary_opt::<_, TimestampMicrosecondType>(|day| i64::from(day).checked_mul(86_400_000_000));
                 Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
             }
-            (Cast::Rounded | Cast::Midnight, _) => Err(format!("cannot read as {to}")),
+            (Cast::Rounded | Cast::Midnight | Cast::Elements, _) => Err(format!("cannot read as {to}")),
         }
     }
+}
+
+/// Lists with other elements; a list is NULL if one of its elements has no counterpart.
+fn elements_as(lists: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, String> {
+    let text = |error: arrow::error::ArrowError| error.to_string();
+    let from = match lists.data_type() {
+        DataType::List(from) | DataType::LargeList(from) | DataType::FixedSizeList(from, _) => from.clone(),
+        other => return Err(format!("{other} has no elements")),
+    };
+    let plain = arrow::compute::cast(lists, &DataType::List(from.clone())).map_err(text)?;
+    let plain = plain.as_list::<i32>();
+    let inner = Cast::between(from.data_type(), item.data_type()).ok_or("the elements cannot be read")?;
+    let elements = inner.apply(plain.values(), item.data_type())?;
+    let is_lost = |element: usize| elements.is_null(element) && plain.values().is_valid(element);
+    let offsets = plain.value_offsets();
+    let is_whole = |row: usize| !(offsets[row] as usize..offsets[row + 1] as usize).any(is_lost);
+    let kept: NullBuffer = (0..plain.len())
+        .map(|row| plain.is_valid(row) && is_whole(row))
+        .collect();
+    let kept = Some(kept).filter(|kept| kept.null_count() > 0);
+    let lists = ListArray::try_new(item.clone(), plain.offsets().clone(), elements, kept).map_err(text)?;
+    Ok(Arc::new(lists))
+}
+
+/// Texts as values of a type, by the rules of the text formats.
+fn read_texts(texts: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
+    let unread = |error: cenote_statestore::Error| error.message().to_string();
+    let mut column = Column::new(&Field::new("", to.clone(), true), true).map_err(unread)?;
+    let texts = texts.as_string::<i32>();
+    for (row, text) in texts.iter().enumerate() {
+        let is_read = text.is_some_and(|text| column.push_text(text.as_bytes()).is_ok());
+        if !is_read {
+            column.push_null(row).map_err(|fault| fault.reason.clone())?;
+        }
+    }
+    column.finish(texts.len()).map_err(unread)
 }
 
 /// Half a microsecond counts as one, away from zero.

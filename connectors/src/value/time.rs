@@ -67,6 +67,23 @@ pub(crate) fn date(text: &[u8]) -> Result<i32, Refusal> {
     i32::try_from(days).map_err(|_| Refusal::Range)
 }
 
+/// A TIME: microseconds since midnight; a zone behind it is ignored.
+pub(crate) fn time_of_day(text: &[u8]) -> Result<i64, Refusal> {
+    let mut text = Text {
+        bytes: text.trim_ascii(),
+        at: 0,
+    };
+    let micros = clock(&mut text)?;
+    text.blanks();
+    zone(&mut text)?;
+    text.end()?;
+    if micros > DAY_MICROS {
+        Err(Refusal::Moment)
+    } else {
+        Ok(micros)
+    }
+}
+
 /// A TIMESTAMP: microseconds since 1970-01-01 as the clock shows it; a zone in the text is ignored.
 pub(crate) fn timestamp(text: &[u8]) -> Result<i64, Refusal> {
     moment(text).map(|(micros, _)| micros)
@@ -220,6 +237,17 @@ fn zone(text: &mut Text<'_>) -> Result<i64, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_day_count_microseconds_from_midnight() {
+        assert_eq!(time_of_day(b"00:00"), Ok(0));
+        assert_eq!(time_of_day(b" 12:34:56.789 "), Ok(45_296_789_000));
+        assert_eq!(time_of_day(b"23:59:59.9999999+02"), Ok(DAY_MICROS));
+        assert_eq!(time_of_day(b"24:00:00"), Ok(DAY_MICROS));
+        for text in ["", "noon", "1:00", "25:00", "12:60", "12:00:00 later"] {
+            assert_eq!(time_of_day(text.as_bytes()), Err(Refusal::Time), "{text}");
+        }
+    }
 
     #[test]
     fn dates_count_days_from_1970() {

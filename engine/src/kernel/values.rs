@@ -1,8 +1,8 @@
 //! Multisets of values per group, ordered: what MIN, MAX and DISTINCT need to follow deletions.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Array, Float32Array, Float64Array, Int64Array,
-    StringBuilder, UInt64Array,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int64Array, StringBuilder, UInt64Array,
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, UInt64Type};
 use cenote_statestore::{Error, Result};
@@ -61,6 +61,11 @@ pub(super) fn values_of(array: &ArrayRef) -> Result<Vec<Option<Value>>> {
             rows.map(|row| present(&row).then(|| Value::Fixed(wide.value(row))))
                 .collect()
         }
+        DataType::FixedSizeBinary(_) => {
+            let uuids = array.as_fixed_size_binary();
+            rows.map(|row| present(&row).then(|| Value::Bytes(uuids.value(row).into())))
+                .collect()
+        }
         DataType::UInt64 => {
             let longs = array.as_primitive::<UInt64Type>();
             rows.map(|row| present(&row).then(|| Value::Fixed(longs.value(row) as i128)))
@@ -107,6 +112,10 @@ pub(super) fn array_of(values: &[Option<Value>], data_type: &DataType) -> Result
                 .iter()
                 .for_each(|value| builder.append_option(bytes_of(value.as_ref())));
             Arc::new(builder.finish())
+        }
+        DataType::FixedSizeBinary(size) => {
+            let bytes = values.iter().map(|value| bytes_of(value.as_ref()));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes, *size)?)
         }
         DataType::Float64 => Arc::new(fixed().map(|value| value.map(float_of)).collect::<Float64Array>()),
         DataType::Float32 => Arc::new(fixed().map(|v| v.map(|v| float_of(v) as f32)).collect::<Float32Array>()),

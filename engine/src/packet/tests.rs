@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::rows::{Bag, Cell, Random, Row, add_changes, changes, schema};
-use arrow::array::{BinaryArray, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray};
+use arrow::array::{
+    BinaryArray, FixedSizeBinaryArray, Int64Array, IntervalMonthDayNanoArray, StringArray, Time64MicrosecondArray,
+};
 use arrow::datatypes::{IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use cenote_statestore::storable;
 use parking_lot::Mutex;
@@ -56,6 +58,11 @@ fn columns() -> Vec<ArrayRef> {
             Some(IntervalMonthDayNano::new(1, -2, 3)),
             None,
             Some(IntervalMonthDayNano::ZERO),
+        ])),
+        Arc::new(FixedSizeBinaryArray::from(vec![
+            Some(&[0xffu8; 16][..]),
+            None,
+            Some(&[1; 16]),
         ])),
         Arc::new(StringArray::from(vec![
             Some(""),

@@ -117,7 +117,6 @@ impl Database {
             .planner
             .create_logical_expr_from_sql_expr(parsed, &empty)
             .map_err(from_datafusion)?;
-        let expr = datafusion::prelude::cast(expr, field.data_type().clone());
         let mut props = ExecutionProps::new();
         props.query_execution_start_time = Some(chrono::Utc::now());
         let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(
@@ -129,10 +128,11 @@ impl Database {
         let expr = simplifier.simplify(expr).map_err(from_datafusion)?;
         let physical = create_physical_expr(&expr, &empty, &props).map_err(from_datafusion)?;
         let nothing = Changes::batch(Arc::new(Schema::empty()), Vec::new(), rows)?;
-        physical
+        let value = physical
             .evaluate(&nothing)
             .and_then(|value| value.into_array(rows))
-            .map_err(from_datafusion)
+            .map_err(from_datafusion)?;
+        assign(&value, field)
     }
 }
 

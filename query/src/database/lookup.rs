@@ -152,13 +152,17 @@ fn scan_for(
 
 /// The rows of a batch that have one of the keys, and which.
 fn matching(batch: &RecordBatch, wanted: &[usize], keys: &[ArrayRef]) -> Result<(RecordBatch, Vec<usize>)> {
-    let columns: Vec<ArrayRef> = wanted.iter().map(|column| batch.column(*column).clone()).collect();
+    let columns = wanted
+        .iter()
+        .map(|column| crate::json_parts::comparable(batch.column(*column)));
+    let columns: Vec<ArrayRef> = columns.collect();
+    let keys: Vec<ArrayRef> = keys.iter().map(crate::json_parts::comparable).collect();
     let fields = columns
         .iter()
         .map(|column| arrow::row::SortField::new(column.data_type().clone()))
         .collect();
     let converter = arrow::row::RowConverter::new(fields)?;
-    let (rows, keys) = (converter.convert_columns(&columns)?, converter.convert_columns(keys)?);
+    let (rows, keys) = (converter.convert_columns(&columns)?, converter.convert_columns(&keys)?);
     let positions: std::collections::HashMap<&[u8], usize> = keys
         .iter()
         .enumerate()

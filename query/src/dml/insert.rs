@@ -233,6 +233,7 @@ fn name_columns(table: &Table, insert: &mut Insert) -> Result<()> {
     if insert.columns.is_empty() {
         name_first_columns(table, insert, width);
     }
+    crate::unknowns::type_values(&table.columns, insert);
     let message = match width.cmp(&insert.columns.len()) {
         Ordering::Equal => return Ok(()),
         Ordering::Less => "INSERT has more target columns than expressions",

@@ -1,5 +1,6 @@
 //! Rows on their way into a table: computed, cast as an assignment casts, and checked.
 
+use crate::casts::text::{elements_as, is_read_here, read_texts};
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::error::from_datafusion;
@@ -52,11 +53,18 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         safe: false,
         ..CastOptions::default()
     };
-    if let (DataType::Utf8, DataType::Binary) = (array.data_type(), field.data_type()) {
-        let texts: Vec<Option<&str>> = arrow::array::AsArray::as_string::<i32>(array).iter().collect();
-        return crate::pgtext::parse_array(&texts, field.data_type());
+    if let (DataType::Utf8, to) = (array.data_type(), field.data_type())
+        && (*to == DataType::Binary || is_read_here(to))
+    {
+        return read_texts(array, to).map_err(|error| error.fact("column", field.name()));
+    }
+    if let (DataType::List(_), DataType::List(item)) = (array.data_type(), field.data_type()) {
+        return elements_as(array, item).map_err(|error| error.fact("column", field.name()));
     }
     let via = match (array.data_type(), field.data_type()) {
+        (DataType::Decimal128(_, scale), DataType::Int16 | DataType::Int32 | DataType::Int64) if *scale > 0 => {
+            cast_with_options(array, &DataType::Decimal128(38, 0), &options)?
+        }
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
         (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
             crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)

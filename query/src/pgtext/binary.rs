@@ -210,7 +210,7 @@ fn write_moment(out: &mut Vec<u8>, pg: &PgType, values: &Values<'_>, row: usize)
 }
 
 fn write_uuid(out: &mut Vec<u8>, values: &Values<'_>, row: usize) -> bool {
-    if let Some(bytes) = values.bytes(row).filter(|bytes| bytes.len() == 16) {
+    if let Some(bytes) = values.uuid(row) {
         out.extend_from_slice(bytes);
         return true;
     }

@@ -1,9 +1,12 @@
 //! PostgreSQL's binary form to values: parameters of prepared statements.
 
+use super::TextStyle;
 use super::calendar::{DAY_MICROS, POSTGRES_EPOCH_DAYS};
+use super::read::parse_scalar;
 use super::read_number::parse_numeric;
 use crate::pgtype::{PgType, TIMESTAMPTZ_ZONE, oid};
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use cenote_statestore::forms::json;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
 
@@ -11,7 +14,7 @@ use datafusion::scalar::ScalarValue;
 ///
 /// # Returns
 /// A value of the Arrow type that [`PgType::data_type`] names; a `numeric` has 38 digits and the scale that it was sent
-/// with. Types without an Arrow type of their own (`jsonb`, `uuid`) are text.
+/// with. Types without an Arrow type of their own (`xml`) are text.
 ///
 /// # Errors
 /// - `Invalid` 22P03: the bytes are not of the form. 22021: text that is not UTF-8. 22003, 22008: out of range.
@@ -36,9 +39,10 @@ pub fn parse_binary(bytes: &[u8], pg: &PgType) -> Result<ScalarValue> {
             ScalarValue::TimestampMicrosecond(Some(read_micros(bytes, pg)?), Some(TIMESTAMPTZ_ZONE.into()))
         }
         oid::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(read_interval(bytes, pg)?)),
-        oid::UUID => ScalarValue::Utf8(Some(uuid_text(fixed(bytes, pg)?))),
+        oid::UUID => ScalarValue::FixedSizeBinary(16, Some(fixed::<16>(bytes, pg)?.to_vec())),
+        oid::JSON => parse_scalar(Some(&read_text(bytes)?), &json::json_type(), &TextStyle::default())?,
         oid::JSONB => match bytes.split_first() {
-            Some((1, text)) => ScalarValue::Utf8(Some(read_text(text)?)),
+            Some((1, text)) => parse_scalar(Some(&read_text(text)?), &json::jsonb_type(), &TextStyle::default())?,
             _ => return Err(malformed(pg)),
         },
         _ if pg.size == 4 => ScalarValue::Int64(Some(u32::from_be_bytes(fixed(bytes, pg)?) as i64)),
@@ -115,11 +119,6 @@ fn read_interval(bytes: &[u8], pg: &PgType) -> Result<IntervalMonthDayNano> {
     };
     let nanos = micros.checked_mul(1_000).ok_or_else(|| out_of_range(pg))?;
     Ok(IntervalMonthDayNano::new(months, days, nanos))
-}
-
-fn uuid_text(bytes: [u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// Bytes not read yet.

@@ -14,6 +14,8 @@ use arrow::datatypes::{
     Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::ops::Range;
 
@@ -48,6 +50,7 @@ pub(crate) enum Values<'a> {
     LargeBytes(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
     FixedBytes(&'a FixedSizeBinaryArray),
+    Uuid(&'a FixedSizeBinaryArray),
     Date32(&'a [i32]),
     /// Ticks since midnight, and how many nanoseconds a tick has.
     Time32(&'a [i32], i64),
@@ -144,6 +147,7 @@ impl<'a> Values<'a> {
             DataType::Binary => Values::Bytes(array.as_binary()),
             DataType::LargeBinary => Values::LargeBytes(array.as_binary()),
             DataType::BinaryView => Values::BytesView(array.as_binary_view()),
+            uuid if *uuid == UUID => Values::Uuid(array.as_fixed_size_binary()),
             DataType::FixedSizeBinary(_) => Values::FixedBytes(array.as_fixed_size_binary()),
             DataType::List(_) => {
                 let (list, cells) = list::<i32>(array)?;
@@ -156,6 +160,9 @@ impl<'a> Values<'a> {
             DataType::FixedSizeList(_, length) => {
                 let cells = Cells::new(array.as_fixed_size_list().values().as_ref())?;
                 Values::List(Ranges::Fixed(length.as_usize()), Box::new(cells))
+            }
+            DataType::Struct(_) if json::name_of(array.data_type()).is_some() => {
+                Values::Text(array.as_struct().column(0).as_string())
             }
             DataType::Struct(fields) => {
                 let columns = array.as_struct().columns();
@@ -277,6 +284,14 @@ impl<'a> Values<'a> {
             Values::LargeBytes(array) => Some(array.value(row)),
             Values::BytesView(array) => Some(array.value(row)),
             Values::FixedBytes(array) => Some(array.value(row)),
+            _ => None,
+        }
+    }
+
+    /// The UUID in this row, if these are UUIDs.
+    pub(crate) fn uuid(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Values::Uuid(array) => Some(array.value(row)),
             _ => None,
         }
     }

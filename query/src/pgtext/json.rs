@@ -12,6 +12,7 @@ use arrow::datatypes::Field;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cenote_statestore::Result;
+use cenote_statestore::forms::uuid;
 
 /// The largest integer that a double holds together with all below it.
 const EXACT_MAX: u128 = 1 << 53;
@@ -52,7 +53,11 @@ impl<'a> JsonWriter<'a> {
             .text(row)
             .filter(|_| self.is_json && !self.cells.is_null(row))
         {
-            Some(text) => out.extend_from_slice(text.as_bytes()),
+            // Line ends between tokens are blanks like others, and would end a line of NDJSON.
+            Some(text) => out.extend(
+                text.bytes()
+                    .map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }),
+            ),
             None => write_cell(out, &self.cells, row, self.numbers_raw),
         }
     }
@@ -126,6 +131,8 @@ fn write_plain(out: &mut Vec<u8>, values: &Values<'_>, row: usize, raw: bool) {
         quoted(out, |out| write_time(out, nanos));
     } else if let Some(span) = values.span(row) {
         quoted(out, |out| write_interval(out, span));
+    } else if let Some(bytes) = values.uuid(row) {
+        quoted(out, |out| uuid::write(out, bytes));
     }
 }
 

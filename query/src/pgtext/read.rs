@@ -1,7 +1,7 @@
 //! Text to arrays, by PostgreSQL's input rules: the dispatch over types, booleans and byte strings.
 
 use super::TextStyle;
-use super::read_interval::read_interval;
+use super::read_forms::{read_interval, read_json, read_uuids};
 use super::read_list::read_list;
 use super::read_number::{read_decimals, read_float, read_integer};
 use super::read_time::{read_date, read_time, read_timestamp};
@@ -15,6 +15,8 @@ use arrow::datatypes::{
     IntervalMonthDayNanoType, IntervalUnit, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -85,6 +87,8 @@ pub fn parse_array_in(values: &[Option<&str>], data_type: &DataType, style: &Tex
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => primitive::<IntervalMonthDayNanoType>(values, read_interval),
         DataType::List(item) => read_list(values, item, style),
+        uuid if *uuid == UUID => read_uuids(values),
+        DataType::Struct(_) if json::name_of(data_type).is_some() => read_json(values, data_type),
         other => {
             let message = format!("cannot read text as Arrow type {other}: not supported");
             Err(Error::new(ErrorKind::Unsupported, "VALUE-0007", message))

@@ -7,6 +7,7 @@ use super::{TextStyle, Zone};
 use arrow::array::Array;
 use arrow::datatypes::Field;
 use cenote_statestore::Result;
+use cenote_statestore::forms::uuid;
 
 /// Writes the cells of one array as text.
 ///
@@ -120,6 +121,8 @@ fn write_plain(out: &mut Vec<u8>, values: &Values<'_>, row: usize) {
         write_time(out, nanos);
     } else if let Some(span) = values.span(row) {
         write_interval(out, span);
+    } else if let Some(bytes) = values.uuid(row) {
+        uuid::write(out, bytes);
     } else if let Values::Decimal256(array) = values {
         out.extend_from_slice(array.value_as_string(row).as_bytes());
     }

@@ -108,10 +108,12 @@ fn every_type_is_found_by_its_oid_and_by_its_name() {
 #[test]
 fn parameter_types_are_the_arrow_types_that_map_back() {
     for pg in table::SCALARS {
-        if let Some(data_type) = pg
-            .data_type()
-            .filter(|_| [16, 17, 20, 21, 23, 25, 700, 701, 1082, 1114].contains(&pg.oid))
-        {
+        if let Some(data_type) = pg.data_type().filter(|_| {
+            [
+                16, 17, 20, 21, 23, 25, 114, 700, 701, 1082, 1083, 1114, 1186, 2950, 3802,
+            ]
+            .contains(&pg.oid)
+        }) {
             assert_eq!(ColumnType::of_data_type(&data_type).pg, *pg);
         }
     }

@@ -1,6 +1,7 @@
 //! Arrow IPC, stream format, one message per batch.
 
 use super::Encoder;
+use super::exported::{Exported, Target};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
@@ -8,6 +9,7 @@ use cenote_statestore::Result;
 
 /// The encoder.
 pub struct IpcStream {
+    exported: Exported,
     writer: StreamWriter<Vec<u8>>,
 }
 
@@ -17,8 +19,10 @@ impl IpcStream {
     /// # Errors
     /// A type that Arrow IPC cannot write.
     pub fn new(schema: &SchemaRef) -> Result<IpcStream> {
+        let exported = Exported::new(schema, Target::Arrow);
         Ok(IpcStream {
-            writer: StreamWriter::try_new(Vec::new(), schema)?,
+            writer: StreamWriter::try_new(Vec::new(), exported.schema())?,
+            exported,
         })
     }
 
@@ -34,7 +38,7 @@ impl Encoder for IpcStream {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        self.writer.write(batch)?;
+        self.writer.write(&self.exported.batch(batch)?)?;
         self.drain(out);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Parquet, written front to back; memory is bounded by one row group.
 
 use super::Encoder;
+use super::exported::{Exported, Target};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -15,6 +16,7 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 
 /// The encoder.
 pub struct ParquetFile {
+    exported: Exported,
     writer: ArrowWriter<Vec<u8>>,
 }
 
@@ -37,8 +39,10 @@ impl ParquetFile {
             .set_compression(Compression::SNAPPY)
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .build();
-        let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties)).map_err(failure)?;
-        Ok(ParquetFile { writer })
+        let exported = Exported::new(schema, Target::Parquet);
+        let schema = exported.schema().clone();
+        let writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties)).map_err(failure)?;
+        Ok(ParquetFile { exported, writer })
     }
 
     fn drain(&mut self, out: &mut Vec<u8>) {
@@ -53,7 +57,7 @@ impl Encoder for ParquetFile {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        self.writer.write(batch).map_err(failure)?;
+        self.writer.write(&self.exported.batch(batch)?).map_err(failure)?;
         if self.writer.memory_size() >= ROW_GROUP_BYTES {
             self.writer.flush().map_err(failure)?;
         }

@@ -1,5 +1,7 @@
 use super::*;
-use arrow::array::{Decimal128Array, Float64Array, Int64Array, StringArray};
+use arrow::array::{
+    Decimal128Array, FixedSizeBinaryArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray,
+};
 
 fn round_trip(array: ArrayRef) {
     let mut column = Column::new(array.data_type());
@@ -32,6 +34,19 @@ fn every_kind_of_value_comes_back_as_it_was_written() {
         .with_precision_and_scale(38, 9)
         .unwrap();
     round_trip(Arc::new(wide));
+    let texts = StringArray::from(vec![Some("{}"), None, Some("[1, 2, 3, \"longer\"]")]);
+    round_trip(json::column_of(texts, &json::jsonb_type()));
+    let lists = [Some(vec![Some(1), None, Some(i64::MIN)]), None, Some(vec![])];
+    round_trip(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)));
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    lists.append_value([Some("a"), None, Some("longer than twelve bytes"), Some("")]);
+    lists.append_null();
+    lists.append_value([Some("")]);
+    round_trip(Arc::new(lists.finish()));
+    let uuids = [Some([0xffu8; 16]), None, Some([7; 16])].into_iter();
+    round_trip(Arc::new(
+        FixedSizeBinaryArray::try_from_sparse_iter_with_size(uuids, 16).unwrap(),
+    ));
     round_trip(Arc::new(StringArray::from(vec![
         Some("short"),
         None,

@@ -1,0 +1,252 @@
+//! Literals of unknown type: a quoted text takes the type of what it is compared with, or of the column that it is
+//! inserted into, as PostgreSQL resolves it.
+//!
+//! DataFusion takes every quoted text for a TEXT, and finds no operator for a UUID and a TEXT. Three places give a
+//! literal its type: [`UnknownLiterals`] on both sides of an operator, before it is looked up; [`in_lists`] in IN
+//! and BETWEEN, on the plan; [`type_values`] in what an INSERT inserts. Only the types that are read by
+//! [`crate::pgtext`] alone need it ([`is_read_here`]); for others DataFusion's own coercion does the same.
+//!
+//! # Not here
+//! A TEXT that is no literal has no operators with these types, and is refused.
+
+use crate::casts::text::{is_read_here, is_written_here, read_texts, write_texts};
+use crate::pgtext::{TextStyle, parse_scalar};
+use arrow::datatypes::{DataType, SchemaRef};
+use cenote_statestore::forms::json;
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType as SqlType, Expr as Ast, Insert, SelectItem, SetExpr, Value,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// Gives a quoted text the type of the other side of its operator.
+#[derive(Debug)]
+pub(crate) struct UnknownLiterals;
+
+impl ExprPlanner for UnknownLiterals {
+    fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if !is_comparison(&raw.op) {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let RawBinaryExpr { op, left, right } = raw;
+        let typed = RawBinaryExpr {
+            left: typed_like(&right, left.clone(), schema)?,
+            right: typed_like(&left, right, schema)?,
+            op,
+        };
+        check_operator(&typed, schema)?;
+        Ok(PlannerResult::Original(typed))
+    }
+}
+
+/// Refuses to compare a TEXT with a value of one of the types that it is not coerced to.
+fn check_operator(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<()> {
+    let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
+        return Ok(());
+    };
+    let is_refused = |text: &DataType, other: &DataType| *text == DataType::Utf8 && is_read_here(other);
+    if is_refused(&left, &right) || is_refused(&right, &left) {
+        let (left, right) = (crate::types::type_name(&left), crate::types::type_name(&right));
+        return Err(crate::keys::no_operator(&left, &raw.op, &right));
+    }
+    Ok(())
+}
+
+fn is_comparison(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq, Spaceship};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | Spaceship)
+}
+
+/// A quoted text with the type of another expression, if that is one of those that need it.
+fn typed_like(other: &Expr, literal: Expr, schema: &DFSchema) -> Result<Expr> {
+    match (&literal, other.get_type(schema)) {
+        (Expr::Literal(..), Ok(data_type)) => typed(literal, &data_type),
+        _ => Ok(literal),
+    }
+}
+
+/// A quoted text as a value of a type, if that is one of those that need it.
+pub(crate) fn typed(literal: Expr, data_type: &DataType) -> Result<Expr> {
+    match literal {
+        Expr::Literal(value, metadata) => {
+            let value = typed_value(&value, Some(data_type)).map_err(crate::provider::outside)?;
+            Ok(Expr::Literal(value, metadata))
+        }
+        other => Ok(other),
+    }
+}
+
+/// A value given for a parameter as one of the parameter's type.
+///
+/// A list of an HTTP request comes as its JSON text: for an array it means its elements.
+pub(crate) fn parameter_value(
+    value: &ScalarValue,
+    data_type: Option<&DataType>,
+) -> cenote_statestore::Result<ScalarValue> {
+    let list = match (value, data_type) {
+        (ScalarValue::Utf8(Some(text)), Some(DataType::List(_))) => array_literal(text),
+        _ => None,
+    };
+    match list {
+        Some(literal) => typed_value(&ScalarValue::Utf8(Some(literal)), data_type),
+        None => typed_value(value, data_type),
+    }
+}
+
+/// The array literal of a JSON list of scalars; `None`: the text is no such list.
+fn array_literal(text: &str) -> Option<String> {
+    let elements: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
+    let element = |value: &serde_json::Value| match value {
+        serde_json::Value::Null => Some("NULL".to_string()),
+        serde_json::Value::String(text) => {
+            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+            Some(format!("\"{escaped}\""))
+        }
+        serde_json::Value::Bool(_) | serde_json::Value::Number(_) => Some(value.to_string()),
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
+    };
+    let elements: Vec<String> = elements.iter().map(element).collect::<Option<_>>()?;
+    Some(format!("{{{}}}", elements.join(",")))
+}
+
+/// A quoted text as a value of a type, if that is one of those that need it.
+pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> cenote_statestore::Result<ScalarValue> {
+    match (value, data_type) {
+        (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) => {
+            parse_scalar(text.as_deref(), data_type, &TextStyle::default())
+        }
+        (value, Some(data_type)) if is_other_json(&value.data_type(), data_type) => {
+            let text = write_texts(&value.to_array().map_err(crate::error::from_datafusion)?)?;
+            let value = read_texts(&text, data_type)?;
+            ScalarValue::try_from_array(&value, 0).map_err(crate::error::from_datafusion)
+        }
+        // As an assignment does.
+        (value, Some(DataType::Utf8)) if is_written_here(&value.data_type()) => {
+            let text = write_texts(&value.to_array().map_err(crate::error::from_datafusion)?)?;
+            ScalarValue::try_from_array(&text, 0).map_err(crate::error::from_datafusion)
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
+fn is_other_json(from: &DataType, to: &DataType) -> bool {
+    json::name_of(from).is_some() && json::name_of(to).is_some() && from != to
+}
+
+/// Gives the quoted texts of IN and BETWEEN the type of what they are compared with.
+pub(crate) fn in_lists(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(match expr {
+        Expr::InList(InList { expr, list, negated }) => {
+            let list = list.into_iter().map(|item| typed_like(&expr, item, schema));
+            let list = list.collect::<Result<_>>()?;
+            Expr::InList(InList { expr, list, negated })
+        }
+        Expr::Between(between) => Expr::Between(Between {
+            low: Box::new(typed_like(&between.expr, *between.low, schema)?),
+            high: Box::new(typed_like(&between.expr, *between.high, schema)?),
+            ..between
+        }),
+        other => other,
+    })
+}
+
+/// Casts the quoted texts that an INSERT with named columns inserts to the columns' types.
+pub(crate) fn type_values(columns: &SchemaRef, insert: &mut Insert) {
+    let types: Vec<Option<SqlType>> = insert
+        .columns
+        .iter()
+        .map(|name| {
+            let name = name.0.last().and_then(|part| part.as_ident())?;
+            let field = columns.field_with_name(&crate::names::folded(name)).ok()?;
+            sql_type_of(field.data_type())
+        })
+        .collect();
+    if let Some(source) = &mut insert.source
+        && types.iter().any(Option::is_some)
+    {
+        type_body(&mut source.body, &types);
+    }
+}
+
+fn sql_type_of(data_type: &DataType) -> Option<SqlType> {
+    let name = crate::types::type_name(data_type);
+    let parsed = || {
+        Parser::new(&crate::parse::Postgres)
+            .try_with_sql(&name)?
+            .parse_data_type()
+    };
+    is_read_here(data_type).then(parsed)?.ok()
+}
+
+fn type_body(body: &mut SetExpr, types: &[Option<SqlType>]) {
+    match body {
+        SetExpr::Values(values) => {
+            for row in &mut values.rows {
+                let cells: &mut [Ast] = row;
+                cells
+                    .iter_mut()
+                    .zip(types)
+                    .for_each(|(cell, wanted)| cast_text(cell, wanted));
+            }
+        }
+        SetExpr::Select(select) => {
+            for (item, wanted) in select.projection.iter_mut().zip(types) {
+                match item {
+                    SelectItem::UnnamedExpr(cell) | SelectItem::ExprWithAlias { expr: cell, .. } => {
+                        cast_text(cell, wanted)
+                    }
+                    // What follows a wildcard is at no place that is known here.
+                    _ => return,
+                }
+            }
+        }
+        SetExpr::Query(query) => type_body(&mut query.body, types),
+        SetExpr::SetOperation { left, right, .. } => {
+            type_body(left, types);
+            type_body(right, types);
+        }
+        _ => {}
+    }
+}
+
+fn cast_text(cell: &mut Ast, wanted: &Option<SqlType>) {
+    let is_text = matches!(cell, Ast::Value(value) if is_quoted(&value.value));
+    if let (true, Some(data_type)) = (is_text, wanted) {
+        *cell = Ast::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(cell.clone()),
+            data_type: data_type.clone(),
+            array: false,
+            format: None,
+        };
+    }
+}
+
+fn is_quoted(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_json_become_array_literals() {
+        assert_eq!(array_literal("[1, null, true]").as_deref(), Some("{1,NULL,true}"));
+        assert_eq!(array_literal("[]").as_deref(), Some("{}"));
+        assert_eq!(
+            array_literal(r#"["a\\\"b", "NULL"]"#).as_deref(),
+            Some(r#"{"a\\\"b","NULL"}"#)
+        );
+        assert_eq!(array_literal("[[1]]"), None);
+        assert_eq!(array_literal("{1}"), None);
+    }
+}

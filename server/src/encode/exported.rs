@@ -1,0 +1,122 @@
+//! Columns as programs outside expect them in Arrow and Parquet: types that Arrow has a name but no type for.
+//!
+//! | SQL | Arrow | Parquet |
+//! |---|---|---|
+//! | UUID | 16 bytes, extension `arrow.uuid` | the same |
+//! | JSON, JSONB | text, extension `arrow.json` | the same |
+//! | INTERVAL | months, days, nanoseconds | text in PostgreSQL's form: Parquet's own type has milliseconds only |
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use cenote_query::pgtext::{Formatter, TextStyle};
+use cenote_statestore::Result;
+use cenote_statestore::forms::json;
+use cenote_statestore::forms::uuid::UUID;
+use std::sync::Arc;
+
+/// Key of a field's metadata that names an extension type.
+const EXTENSION: &str = "ARROW:extension:name";
+
+/// Where columns go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Arrow,
+    Parquet,
+}
+
+/// How the columns of a schema leave.
+pub(super) struct Exported {
+    target: Target,
+    schema: SchemaRef,
+}
+
+impl Exported {
+    /// The way out for batches of `schema`.
+    pub(super) fn new(schema: &SchemaRef, target: Target) -> Exported {
+        let fields = schema.fields().iter().map(|field| exported_field(field, target));
+        let schema = Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone());
+        Exported {
+            target,
+            schema: Arc::new(schema),
+        }
+    }
+
+    /// The schema that leaves.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// A batch as it leaves.
+    ///
+    /// # Errors
+    /// `Bug`: the batch is of another schema.
+    pub(super) fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|column| exported_column(column, self.target));
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        Ok(RecordBatch::try_new_with_options(
+            self.schema.clone(),
+            columns,
+            &options,
+        )?)
+    }
+}
+
+fn exported_field(field: &Field, target: Target) -> Field {
+    let field = field.clone();
+    match field.data_type() {
+        DataType::Interval(_) if target == Target::Parquet => field.with_data_type(DataType::Utf8),
+        uuid if *uuid == UUID => extension(field, "arrow.uuid"),
+        DataType::Struct(_) if json::name_of(field.data_type()).is_some() => {
+            extension(field.with_data_type(DataType::Utf8), "arrow.json")
+        }
+        _ => field,
+    }
+}
+
+fn extension(field: Field, name: &str) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(EXTENSION.to_string(), name.to_string());
+    field.with_metadata(metadata)
+}
+
+fn exported_column(column: &ArrayRef, target: Target) -> Result<ArrayRef> {
+    match column.data_type() {
+        DataType::Interval(_) if target == Target::Parquet => texts_of(column),
+        DataType::Struct(_) if json::name_of(column.data_type()).is_some() => Ok(Arc::new(json::texts_of(column))),
+        _ => Ok(column.clone()),
+    }
+}
+
+fn texts_of(column: &ArrayRef) -> Result<ArrayRef> {
+    let field = Field::new("", column.data_type().clone(), true);
+    let formatter = Formatter::new(&field, column, &TextStyle::default())?;
+    let texts: StringArray = (0..column.len()).map(|row| formatter.text(row)).collect();
+    Ok(Arc::new(texts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{AsArray, FixedSizeBinaryArray, IntervalMonthDayNanoArray};
+    use arrow::datatypes::IntervalMonthDayNano;
+
+    #[test]
+    fn uuids_are_named_and_intervals_are_texts_in_parquet() {
+        let uuids = FixedSizeBinaryArray::from(vec![&[7u8; 16][..]]);
+        let spans = IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(1, 2, 3_000)]);
+        let columns = [("u", Arc::new(uuids) as ArrayRef), ("s", Arc::new(spans) as ArrayRef)];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let arrow = Exported::new(&batch.schema(), Target::Arrow);
+        assert_eq!(arrow.schema().field(0).metadata()[EXTENSION], "arrow.uuid");
+        assert_eq!(arrow.batch(&batch).unwrap().column(1), batch.column(1));
+        let parquet = Exported::new(&batch.schema(), Target::Parquet).batch(&batch).unwrap();
+        assert_eq!(
+            parquet.column(1).as_string::<i32>().value(0),
+            "1 mon 2 days 00:00:00.000003"
+        );
+    }
+}
