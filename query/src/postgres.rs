@@ -54,9 +54,14 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Distinct(Distinct::All(input)) = node {
             return Ok(Transformed::yes(grouped(input)?));
         }
-        if let LogicalPlan::Filter(filter) = &node {
-            membership::check(&filter.predicate)?;
-        }
+        let node = match node {
+            LogicalPlan::Filter(mut filter) => {
+                membership::check(&filter.predicate)?;
+                filter.predicate = membership::shielded(filter.predicate)?;
+                LogicalPlan::Filter(filter)
+            }
+            other => other,
+        };
         let schema = merge_schema(&node.inputs());
         let names = NamePreserver::new(&node);
         let node = node
