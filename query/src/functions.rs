@@ -14,8 +14,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, ReversedUDAF, ScalarUDF, Signature,
-    Volatility, create_udf,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, ReversedUDAF, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -190,5 +190,55 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
+    state.register_udf(Arc::new(ScalarUDF::from(OctetLength {
+        signature: Signature::any(1, Volatility::Immutable),
+    })))?;
     bounded::register(state)
+}
+
+/// `octet_length(text | bytea)`: bytes; DataFusion's takes texts only.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OctetLength {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for OctetLength {
+    fn name(&self) -> &str {
+        "octet_length"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &arguments[0] {
+            DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Binary | DataType::Null => {
+                Ok(DataType::Int32)
+            }
+            other => {
+                let other = crate::types::type_name(other);
+                Err(DataFusionError::Plan(format!(
+                    "function octet_length({other}) does not exist"
+                )))
+            }
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = match &args.args[0] {
+            ColumnarValue::Array(array) => array.len(),
+            ColumnarValue::Scalar(_) => 1,
+        };
+        let values = args.args[0].to_array(rows)?;
+        let values = match values.data_type() {
+            DataType::Binary => values,
+            _ => arrow::compute::cast(&values, &DataType::Utf8)?,
+        };
+        let lengths = arrow::compute::cast(&arrow::compute::kernels::length::length(&values)?, &DataType::Int32)?;
+        Ok(match &args.args[0] {
+            ColumnarValue::Array(_) => ColumnarValue::Array(lengths),
+            ColumnarValue::Scalar(_) => ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?),
+        })
+    }
 }

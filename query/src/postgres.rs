@@ -24,7 +24,10 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Union};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, Union, WindowFrame, WindowFrameBound,
+    WindowFrameUnits,
+};
 use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 use datafusion::prelude::cast;
 use datafusion::scalar::ScalarValue;
@@ -105,6 +108,14 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             op: Operator::Minus,
             right,
         }) if is_date(left, schema) && is_date(right, schema) => Ok(Transformed::yes(cast(expr, DataType::Int32))),
+        Expr::WindowFunction(window) if window.fun.name() == "row_number" => {
+            // It has no frame, and DataFusion's default one is not there for every type of order.
+            let (unbounded, current) = (ScalarValue::UInt64(None), WindowFrameBound::CurrentRow);
+            let rows = WindowFrame::new_bounds(WindowFrameUnits::Rows, WindowFrameBound::Preceding(unbounded), current);
+            let mut window = window.clone();
+            window.params.window_frame = rows;
+            Ok(Transformed::yes(Expr::WindowFunction(window)))
+        }
         Expr::ScalarFunction(call) if FORMATTING.contains(&call.name()) => with_format(call, &expr, schema),
         Expr::InList(_) | Expr::Between(_) => Ok(Transformed::yes(crate::unknowns::in_lists(expr, schema)?)),
         Expr::ScalarFunction(call) if crate::arrays::is_replaced(call, schema) => {
