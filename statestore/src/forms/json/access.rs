@@ -1,6 +1,6 @@
 //! Parts of a JSON value, as slices of its text; and the texts of JSON strings.
 //!
-//! All functions but [`unescaped`] and [`check_escapes`] are given texts that were checked.
+//! All functions but [`unescaped`] and `check_escapes` are given texts that were checked.
 
 use crate::forms::Malformed;
 use std::borrow::Cow;
