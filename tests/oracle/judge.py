@@ -313,11 +313,11 @@ OWNER = re.compile(r"o\d+_[tv]\d+")  # state tables are named `cenote_state.<vie
 
 
 def _same_digests(run, first, second):
-    """Compares the digests of tables, views and operator state; what belongs to a view that is wrong already is left out."""
+    """Compares the digests of tables, views and operator state; what belongs to a view that is wrong already or refused is left out."""
     views = {view.name: view for view in run.case.views}
     for name in sorted(first.keys() | second.keys()):
         owner = OWNER.search(name)[0]
-        if first.get(name) == second.get(name) or owner in run.wrong:
+        if first.get(name) == second.get(name) or owner in run.wrong or owner in run.refused:
             continue
         text = f"digest {second.get(name)}, in mode `commits` {first.get(name)}"
         if owner in views:

@@ -44,7 +44,7 @@ def numeric(precision, scale):
     return Type(name, f"DECIMAL({precision},{scale})", "numeric", 1700, precision=precision, scale=scale)
 
 
-WORDS = ["", "a", "A", "ab", "b", "é", "b ", " c", "it's", "e\u0301", "Жук", "🚲x", "日本", "NULL", "back\\slash", "a%b", "a_b", "line\nbreak",
+WORDS = ["", "a", "A", "ab", "b", "é", "b ", " c", "it's", "e\u0301", "Жук", "🚲x", "日本", "ñ", "NULL", "back\\slash", "a%b", "a_b", "line\nbreak",
          "x" * 200]
 UTC = datetime.timezone.utc
 
