@@ -128,8 +128,7 @@ def test_intervals_compare_by_length(db, name):
     assert db.execute(f"SELECT id FROM {name} ORDER BY i, id").fetchall() == [(1,), (2,), (3,), (5,), (4,), (6,)]
 
 
-@pytest.mark.parametrize("query", ["SELECT i, count(*) AS n FROM {0} GROUP BY i", "SELECT DISTINCT i FROM {0}", "SELECT min(i) AS m FROM {0}",
-                                   "SELECT count(DISTINCT i) AS n FROM {0}", "SELECT nullif(i, '1 day'::interval) AS n FROM {0}",
+@pytest.mark.parametrize("query", ["SELECT i, count(*) AS n FROM {0} GROUP BY i", "SELECT DISTINCT i FROM {0}", "SELECT count(DISTINCT i) AS n FROM {0}", "SELECT nullif(i, '1 day'::interval) AS n FROM {0}",
                                    "SELECT i FROM {0} UNION SELECT i FROM {0}"])
 def test_what_would_choose_among_equal_intervals_is_refused(db, name, query):
     db.execute(f"CREATE TABLE {name} (id INT, i INTERVAL)")
@@ -217,7 +216,7 @@ def test_jsonb_is_equal_by_value_and_json_has_no_equality(db, name):
     assert db.execute(f"SELECT * FROM {name}_v").fetchall() == [(1, 2)]
     for sql, state in ((f"SELECT j = j FROM {name}", "42883"), (f"SELECT b = 'a' || 'b' FROM {name}", "42883"), (f"SELECT b < b FROM {name}", "0A000"),
                        (f"SELECT DISTINCT b FROM {name}", "0A000"), (f"SELECT b FROM {name} GROUP BY b", "0A000"), (f"SELECT id FROM {name} ORDER BY b", "0A000"),
-                       (f"SELECT max(b) FROM {name}", "0A000"), (f"SELECT count(DISTINCT j) FROM {name}", "0A000"), (f"SELECT b @> '1' FROM {name}", "0A000"),
+                       (f"SELECT count(DISTINCT j) FROM {name}", "0A000"), (f"SELECT b @> '1' FROM {name}", "0A000"),
                        (f"CREATE TABLE {name}_k (b JSONB PRIMARY KEY)", "0A000"), (f"SELECT id FROM {name} WHERE b IN (SELECT b FROM {name})", "0A000")):
         with pytest.raises(Exception) as raised:
             db.execute(sql)
@@ -280,7 +279,7 @@ def test_arrays_have_postgresqls_operators(db, name):
         assert sorted(db.execute(f"SELECT * FROM {name}_{number}").fetchall()) == wanted, sql
     assert sorted(db.execute(f"SELECT id, unnest(a) AS e FROM {name}").fetchall(), key=repr) == [(1, 10), (1, 20), (1, None)]
     assert db.execute("SELECT ARRAY[1,2] = '{{1,2}}'::int[], ARRAY[1,NULL] = ARRAY[1,NULL], ARRAY[1,2] = ARRAY[2,1]".replace("{{", "{").replace("}}", "}")).fetchone() == (True, True, False)
-    for sql, state in ((f"SELECT a[1:2] FROM {name}", "0A000"), (f"SELECT max(a) FROM {name}", "0A000"), (f"SELECT a < a FROM {name}", "0A000")):
+    for sql, state in ((f"SELECT a[1:2] FROM {name}", "0A000"), (f"SELECT a < a FROM {name}", "0A000")):
         with pytest.raises(Exception) as raised:
             db.execute(sql)
         assert raised.value.sqlstate == state, (sql, raised.value)
