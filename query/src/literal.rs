@@ -20,6 +20,9 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+/// Keys of a CUBE whose sets are PostgreSQL's maximum of 4096.
+const CUBE_KEYS_MAX: usize = 12;
+
 /// Gives the number literals of a statement their types.
 ///
 /// # Errors
@@ -104,6 +107,11 @@ impl VisitorMut for Literals {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         if let GroupByExpr::Expressions(items, _) = &select.group_by {
+            let is_too_wide = |item: &Expr| matches!(item, Expr::Cube(keys) if keys.len() > CUBE_KEYS_MAX);
+            if items.iter().any(is_too_wide) {
+                let message = "too many grouping sets present (maximum 4096)";
+                return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0312", message).sqlstate("54001"));
+            }
             items.iter().for_each(|item| self.leave(item));
         }
         for window in &select.named_window {

@@ -190,7 +190,7 @@ impl ReadView {
         if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
-        crate::using::name_merged(&mut ast, &self.catalog);
+        crate::using::name_merged(&mut ast, &self.catalog)?;
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));

@@ -4,26 +4,40 @@
 //! where both sides are outer. Here its name becomes what the standard says it is: the left side's column, the right
 //! side's for a RIGHT JOIN, and the first of the two that is not NULL for a FULL JOIN.
 //!
-//! # Not here
-//! `SELECT *`, whose order of columns the planner makes from the join itself.
+//! # Refused
+//! `SELECT *` over a merged column that is not the left side's, and a further USING on one: the planner takes the left
+//! side's for both.
 
 use crate::catalog::{Catalog, Object};
 use crate::names::{folded, public_name};
 use crate::walk;
+use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, JoinConstraint,
     JoinOperator, ObjectName, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 /// Puts merged columns in the place of their bare names.
-pub(crate) fn name_merged(statement: &mut Statement, catalog: &Catalog) {
+///
+/// # Errors
+/// `Unsupported` 0A000: the planner would take another column for a merged one.
+pub(crate) fn name_merged(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
     let mut merging = Merging {
         catalog,
         scopes: Vec::new(),
     };
-    let _ = walk::change(statement, &mut merging);
+    match walk::change(statement, &mut merging) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+fn unsupported(what: &str) -> Error {
+    let message = format!("cannot plan query: {what} is not supported yet");
+    let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
+    error.attempt("join in a subquery that names its columns, and go on from that")
 }
 
 struct Merging<'a> {
@@ -33,20 +47,23 @@ struct Merging<'a> {
 }
 
 impl VisitorMut for Merging<'_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
         self.scopes.push(HashMap::new());
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
         self.scopes.pop();
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let merged = merged_columns(select, self.catalog);
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        let merged = match merged_columns(select, self.catalog) {
+            Ok(merged) => merged,
+            Err(error) => return ControlFlow::Break(error),
+        };
         name_items(&mut select.projection, &merged);
         if let Some(scope) = self.scopes.last_mut() {
             *scope = merged;
@@ -54,7 +71,7 @@ impl VisitorMut for Merging<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<Error> {
         // What ORDER BY names behind it are columns of the result.
         if let Some(scope) = self.scopes.last_mut() {
             scope.clear();
@@ -62,7 +79,7 @@ impl VisitorMut for Merging<'_> {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Expr::Identifier(ident) = expr
             && let Some(merged) = self.scopes.last().and_then(|scope| scope.get(&folded(ident)))
         {
@@ -135,14 +152,20 @@ fn column_names(object: &Object) -> Vec<String> {
     columns.fields().iter().map(|field| field.name().clone()).collect()
 }
 
-fn merged_columns(select: &Select, catalog: &Catalog) -> HashMap<String, Expr> {
-    let mut merged = HashMap::new();
+fn merged_columns(select: &Select, catalog: &Catalog) -> Result<HashMap<String, Expr>> {
+    let (mut merged, mut not_left) = (HashMap::new(), HashSet::new());
     for from in &select.from {
         let mut left: Vec<Option<Relation>> = vec![Relation::of(&from.relation, catalog)];
         for join in &from.joins {
             let right = Relation::of(&join.relation, catalog);
             if let (Some((kind, constraint)), Some(right)) = (kind_of(&join.join_operator), &right) {
                 for column in shared_columns(constraint, &left, right) {
+                    if not_left.contains(&column) {
+                        return Err(unsupported("USING of a column that a RIGHT or FULL JOIN has merged"));
+                    }
+                    if !matches!(kind, Kind::LeftKeeps) {
+                        not_left.insert(column.clone());
+                    }
                     let of_left = merged.get(&column).cloned().or_else(|| left_column(&left, &column));
                     if let Some(of_left) = of_left {
                         merged.insert(column.clone(), merge(kind, of_left, right.column(&column)));
@@ -152,7 +175,11 @@ fn merged_columns(select: &Select, catalog: &Catalog) -> HashMap<String, Expr> {
             left.push(right);
         }
     }
-    merged
+    let is_star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    match !not_left.is_empty() && select.projection.iter().any(is_star) {
+        true => Err(unsupported("SELECT * over a RIGHT or FULL JOIN with USING")),
+        false => Ok(merged),
+    }
 }
 
 /// Which side's rows may be missing in a pair.

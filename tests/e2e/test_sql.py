@@ -1,4 +1,5 @@
 """Queries that a view and an ad-hoc SELECT must answer alike, and as PostgreSQL's rules have it."""
+import psycopg
 import pytest
 
 ROWS = [(0, 0, 1), (1, 0, 2), (0, 1, 3), (None, 1, 4), (0, 0, 5)]
@@ -49,3 +50,18 @@ def test_merged_columns_of_joins(db, name, query, rows):
     unordered = query.split(" ORDER BY")[0]
     db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {unordered}")
     assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall(), key=repr) == sorted(rows, key=repr)
+
+
+@pytest.mark.parametrize("sql, state", [
+    ("SELECT * FROM {a} FULL JOIN {b} USING (k)", "0A000"),
+    ("SELECT k FROM {a} RIGHT JOIN {b} USING (k) JOIN {a} z USING (k)", "0A000"),
+    ("SELECT count(*) FROM {a} GROUP BY CUBE (" + ", ".join(f"k + {n}" for n in range(13)) + ")", "54001"),
+])
+def test_what_the_planner_would_get_wrong_is_refused(db, name, sql, state):
+    a, b = f"{name}_a", f"{name}_b"
+    db.execute(f"CREATE TABLE {a} (k INT, v INT); CREATE TABLE {b} (k INT, w INT)")
+    for query in (sql, f"CREATE MATERIALIZED VIEW {name}_v AS {sql}"):
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute(query.format(a=a, b=b))
+        assert raised.value.sqlstate == state
+    assert db.execute(f"SELECT * FROM {a} LEFT JOIN {b} USING (k) JOIN {a} z USING (k)").fetchall() == []
