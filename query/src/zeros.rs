@@ -5,6 +5,9 @@
 //! group's key of floats is shown as `0`: which sign stood in its first row must not decide (invariant 2). Which of
 //! a group's equal intervals would be shown nothing can decide so: grouping by intervals is refused
 //! ([`crate::keys`]).
+//!
+//! # Not here
+//! Keys of stored tables, and of GROUPING SETS in ad-hoc queries, are compared by their bits still.
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
