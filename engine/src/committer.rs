@@ -13,6 +13,7 @@
 mod keys;
 mod tables;
 
+use crate::meters::ViewMeters;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
 use crate::replay::ReplayInput;
@@ -98,8 +99,12 @@ pub struct NewView {
     pub plan: ViewPlan,
     /// Where its state is told.
     pub status: Arc<ViewStatus>,
+    /// Where its work is counted.
+    pub meters: Arc<ViewMeters>,
     /// Where its contents go.
     pub table: Arc<VersionedTable>,
+    /// Where the errors of its rows go, if it can have any ([`ViewPlan::errors_table`]).
+    pub errors: Option<Arc<VersionedTable>>,
     /// What its sources passed on before, for those that keep no rows and run already.
     pub replays: BTreeMap<CollectionId, ReplayInput>,
 }
@@ -313,7 +318,9 @@ impl Committer {
             id,
             plan,
             status,
+            meters,
             table,
+            errors,
             replays,
         } = view;
         Ok(Arc::new(CreateView {
@@ -321,7 +328,9 @@ impl Committer {
             plan,
             epoch,
             table,
+            errors,
             status,
+            meters,
             snapshots,
             replays,
         }))

@@ -9,22 +9,28 @@
 //! # Not here
 //! What operators compute ([`crate::kernel`]); when inputs advance (`worker`).
 
+mod map;
+mod publish;
+
 use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel};
+use crate::meters::{OperatorMeter, ViewMeters};
 use crate::packet::{HashDistributor, Packet};
-use crate::plan::{CollectionId, Node, ViewPlan};
+use crate::plan::{CollectionId, Node};
 use crate::status::ViewStatus;
-use cenote_statestore::{Changes, Epoch, Error, Result, VersionedTable, hash_rows, shard_of};
+use crate::worker::CreateView;
+use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
+use publish::Publish;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use timely::container::NoopBuilder;
-use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
+use timely::dataflow::channels::pact::DistributorPact;
 use timely::dataflow::operators::core::Concatenate;
 use timely::dataflow::operators::core::input::Handle as TimelyInput;
+use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::operators::generic::{OutputBuilder, operator::Operator};
 use timely::dataflow::operators::{Capability, Input, InputCapability, Probe};
 use timely::dataflow::{ProbeHandle, Scope, Stream};
 use timely::progress::operate::FrontierInterest;
@@ -46,8 +52,8 @@ pub(crate) type SharedKernel = Rc<RefCell<dyn Kernel>>;
 
 /// What the worker drives and reads of a built view.
 pub(crate) struct BuiltView {
-    /// Inputs in the order of the plan's input nodes; `None` for constants.
-    pub(crate) inputs: Vec<(Option<CollectionId>, InputHandle)>,
+    /// Inputs in the order of the plan's input nodes.
+    pub(crate) inputs: Vec<BuiltInput>,
     /// Rows of the constants, by position in `inputs`.
     pub(crate) constants: Vec<(usize, Changes)>,
     pub(crate) probe: ProbeHandle<u64>,
@@ -56,137 +62,167 @@ pub(crate) struct BuiltView {
     pub(crate) published: Published,
 }
 
+/// Where rows enter a built view.
+pub(crate) struct BuiltInput {
+    /// The plan's node.
+    pub(crate) node: usize,
+    /// What it reads; `None` for constants.
+    pub(crate) collection: Option<CollectionId>,
+    pub(crate) handle: InputHandle,
+}
+
 /// Everything that operators of one view share.
 struct Site<'scope> {
     scope: Scope<'scope, u64>,
     status: Arc<ViewStatus>,
+    meters: Arc<ViewMeters>,
     start: u64,
 }
 
+/// A stateful operator to be placed in a dataflow.
+struct Stateful<'scope> {
+    /// The node whose meter counts its work.
+    node: usize,
+    name: &'static str,
+    /// Streams, each with the columns that rows are distributed by.
+    inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
+    kernel: SharedKernel,
+}
+
 /// Builds a view's dataflow in a scope.
-pub(crate) fn build<'scope>(
-    scope: Scope<'scope, u64>,
-    plan: &ViewPlan,
-    table: Arc<VersionedTable>,
-    status: Arc<ViewStatus>,
-    start: Epoch,
-) -> Result<BuiltView> {
-    let (worker, workers) = (scope.index(), scope.peers());
+pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> Result<BuiltView> {
+    let (worker, plan) = (scope.index(), &request.plan);
     let site = Site {
         scope,
-        status,
-        start: start.0,
+        status: request.status.clone(),
+        meters: request.meters.clone(),
+        start: request.epoch.0,
     };
-    let published = Published::default();
     let mut built = BuiltView {
         inputs: Vec::new(),
         constants: Vec::new(),
         probe: ProbeHandle::new(),
         kernels: BTreeMap::new(),
-        published: published.clone(),
+        published: Published::default(),
     };
-    let mut streams: Vec<PacketStream<'scope>> = Vec::new();
+    let mut streams = Streams::default();
     for (id, node) in plan.nodes.iter().enumerate() {
-        let stream = match node {
-            Node::Input { collection, .. } => site.input(&mut built, Some(*collection)),
-            Node::Constant { rows } => {
-                built.constants.push((built.inputs.len(), rows.clone()));
-                site.input(&mut built, None)
-            }
-            Node::Map { input, program } => site.map(streams[*input].clone(), program.clone()),
-            Node::Union { inputs, .. } => {
-                let parts: Vec<_> = inputs.iter().map(|input| streams[*input].clone()).collect();
-                site.scope.clone().concatenate(parts)
-            }
-            Node::Aggregate(node) => {
-                let owner = shard_of(hash_rows(&[], 1)[0], workers);
-                let kernel = AggregateKernel::new(node, owner == worker);
-                let inputs = vec![(streams[node.input].clone(), node.keys.clone())];
-                site.kernel(&mut built, id, inputs, kernel)
-            }
-            Node::Join(node) => {
-                let inputs = vec![
-                    (streams[node.left].clone(), node.left_keys.clone()),
-                    (streams[node.right].clone(), node.right_keys.clone()),
-                ];
-                site.kernel(&mut built, id, inputs, JoinKernel::new(node))
-            }
-            Node::TopN(node) => {
-                let inputs = vec![(streams[node.input].clone(), node.partition.clone())];
-                site.kernel(&mut built, id, inputs, TopNKernel::new(node)?)
-            }
-        };
-        streams.push(stream);
+        let stream = site.node(&mut built, &mut streams, id, node)?;
+        streams.rows.push(stream);
     }
-    let publish = Publish {
-        table,
-        worker,
-        pending: Vec::new(),
-        published,
-    };
     // A row's deletion must meet its insertion, whichever workers they come from.
-    let inputs = vec![(streams[plan.root].clone(), plan.table.identity())];
-    let output = site.stateful("publish", inputs, Rc::new(RefCell::new(publish)));
-    let _ = output.probe_with(&built.probe);
+    let inputs = vec![(streams.rows[plan.root].clone(), plan.table.identity())];
+    let kernel = Publish::new(request.table.clone(), worker, Some(built.published.clone()));
+    site.publish(&built.probe, plan.nodes.len(), inputs, kernel);
+    if let Some(table) = &request.errors {
+        let errors = site.scope.concatenate(streams.errors);
+        let inputs = vec![(errors, table.schema().identity())];
+        let kernel = Publish::new(table.clone(), worker, None);
+        site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
+    }
     Ok(built)
 }
 
+/// What the nodes give: rows by node, and errors of rows.
+#[derive(Default)]
+struct Streams<'scope> {
+    rows: Vec<PacketStream<'scope>>,
+    errors: Vec<PacketStream<'scope>>,
+}
+
 impl<'scope> Site<'scope> {
-    fn input(&self, built: &mut BuiltView, collection: Option<CollectionId>) -> PacketStream<'scope> {
-        let (handle, stream) = self.scope.new_input_with_builder::<NoopBuilder<Packet>>();
-        built.inputs.push((collection, handle));
+    /// Places a node behind those that it reads.
+    fn node(
+        &self,
+        built: &mut BuiltView,
+        streams: &mut Streams<'scope>,
+        id: usize,
+        node: &Node,
+    ) -> Result<PacketStream<'scope>> {
+        let rows = |node: usize| streams.rows[node].clone();
+        let (inputs, kernel): (_, SharedKernel) = match node {
+            Node::Input { collection, .. } => return Ok(self.input(built, id, Some(*collection))),
+            Node::Constant { rows } => {
+                built.constants.push((built.inputs.len(), rows.clone()));
+                return Ok(self.input(built, id, None));
+            }
+            Node::Map { input, program } => {
+                let (made, errors) = self.map(id, rows(*input), program.clone());
+                streams.errors.extend(errors);
+                return Ok(made);
+            }
+            Node::Union { inputs, .. } => {
+                let parts: Vec<_> = inputs.iter().map(|input| rows(*input)).collect();
+                return Ok(self.scope.concatenate(parts));
+            }
+            Node::Aggregate(node) => {
+                let owner = shard_of(hash_rows(&[], 1)[0], self.scope.peers());
+                let kernel = AggregateKernel::new(node, owner == self.scope.index());
+                (vec![(rows(node.input), node.keys.clone())], shared(kernel))
+            }
+            Node::Join(node) => {
+                let left = (rows(node.left), node.left_keys.clone());
+                let right = (rows(node.right), node.right_keys.clone());
+                (vec![left, right], shared(JoinKernel::new(node)))
+            }
+            Node::TopN(node) => {
+                let inputs = vec![(rows(node.input), node.partition.clone())];
+                (inputs, shared(TopNKernel::new(node)?))
+            }
+        };
+        built.kernels.insert(id, kernel.clone());
+        let operator = Stateful {
+            node: id,
+            name: node.kind(),
+            inputs,
+            kernel,
+        };
+        let (made, errors) = self.stateful(operator, node.is_fallible());
+        streams.errors.extend(errors);
+        Ok(made)
+    }
+
+    fn input(&self, built: &mut BuiltView, node: usize, collection: Option<CollectionId>) -> PacketStream<'scope> {
+        let (handle, stream) = self.scope.clone().new_input_with_builder::<NoopBuilder<Packet>>();
+        built.inputs.push(BuiltInput {
+            node,
+            collection,
+            handle,
+        });
         stream
     }
 
-    fn map(&self, stream: PacketStream<'scope>, program: Arc<dyn crate::plan::RowProgram>) -> PacketStream<'scope> {
-        let status = self.status.clone();
-        stream.unary::<NoopBuilder<Packet>, _, _, _>(Pipeline, "map", move |_, _| {
-            move |input, output| {
-                input.for_each(|capability, packet| {
-                    let Some(changes) = std::mem::take(packet).into_changes().filter(|_| !status.is_failed()) else {
-                        return;
-                    };
-                    let mapped = guarded(|| program.run(changes));
-                    match mapped {
-                        Ok(changes) if changes.is_empty() => {}
-                        Ok(changes) => {
-                            output
-                                .session_with_builder(&capability)
-                                .give_container(&mut Packet::new(changes));
-                        }
-                        Err(error) => status.fail(error),
-                    }
-                });
-            }
-        })
-    }
-
-    fn kernel(
+    fn publish(
         &self,
-        built: &mut BuiltView,
+        probe: &ProbeHandle<u64>,
         node: usize,
         inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
-        kernel: impl Kernel + 'static,
-    ) -> PacketStream<'scope> {
-        let kernel: SharedKernel = Rc::new(RefCell::new(kernel));
-        built.kernels.insert(node, kernel.clone());
-        self.stateful("kernel", inputs, kernel)
+        kernel: Publish,
+    ) {
+        let kernel = shared(kernel);
+        let operator = Stateful {
+            node,
+            name: "publish",
+            inputs,
+            kernel,
+        };
+        let (done, _) = self.stateful(operator, false);
+        let _ = done.probe_with(probe);
     }
 
     /// An operator that works on whole epochs.
     ///
-    /// # Arguments
-    /// - `inputs`: streams, each with the columns that rows are distributed by.
+    /// # Returns
+    /// What it gives, and the errors of rows if there can be any.
     fn stateful(
         &self,
-        name: &str,
-        inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
-        kernel: SharedKernel,
-    ) -> PacketStream<'scope> {
-        let mut builder = OperatorBuilder::new(name.to_owned(), self.scope);
+        operator: Stateful<'scope>,
+        fallible: bool,
+    ) -> (PacketStream<'scope>, Option<PacketStream<'scope>>) {
+        let mut builder = OperatorBuilder::new(operator.name.to_owned(), self.scope);
         let activator = self.scope.activator_for(builder.operator_info().address);
         let mut readers: Vec<Reader> = Vec::new();
-        for (index, (stream, keys)) in inputs.into_iter().enumerate() {
+        for (index, (stream, keys)) in operator.inputs.into_iter().enumerate() {
             let pact = DistributorPact(move |_peers: usize| HashDistributor::new(keys));
             let mut input = builder.new_input(stream, pact);
             readers.push(Box::new(move |sink| {
@@ -195,25 +231,25 @@ impl<'scope> Site<'scope> {
             builder.set_notify_for(index, FrontierInterest::IfCapability);
         }
         let (output, stream) = builder.new_output();
-        let mut output = OutputBuilder::<u64, NoopBuilder<Packet>>::from(output);
-        let (status, start) = (self.status.clone(), self.start);
-        builder.build(move |mut capabilities| {
-            let capability = capabilities.pop().expect("one output has one capability");
+        let mut outputs = vec![OutputBuilder::<u64, NoopBuilder<Packet>>::from(output)];
+        let errors = fallible.then(|| {
+            let (output, stream) = builder.new_output();
+            outputs.push(OutputBuilder::from(output));
+            stream
+        });
+        let (status, meters, start) = (self.status.clone(), self.meters.clone(), self.start);
+        let (node, kernel) = (operator.node, operator.kernel);
+        builder.build(move |capabilities| {
             let mut stash = Stash::default();
             // The first epoch is worked on even without rows: a global aggregate has a result from the start.
-            stash.0.insert(
-                start,
-                Pending {
-                    capability: capability.delayed(&start),
-                    queue: VecDeque::new(),
-                },
-            );
-            drop(capability);
+            let first = capabilities.iter().map(|capability| capability.delayed(&start));
+            stash.0.insert(start, Pending::new(first.collect()));
+            drop(capabilities);
             move |frontiers| {
+                let meter = meters.of(node);
                 for (index, reader) in readers.iter_mut().enumerate() {
-                    reader(&mut |capability, packet| stash.put(index, capability, packet));
+                    reader(&mut |capability, packet| stash.put(index, outputs.len(), capability, packet, meter));
                 }
-                let mut output = output.activate();
                 let mut fuel = ROWS_PER_ACTIVATION;
                 while let Some(mut entry) = stash.0.first_entry() {
                     let epoch = *entry.key();
@@ -221,17 +257,21 @@ impl<'scope> Site<'scope> {
                         break;
                     }
                     let pending = entry.get_mut();
-                    let mut results = Vec::new();
-                    let done = work(
-                        &kernel,
-                        &status,
-                        Epoch(epoch),
-                        &mut pending.queue,
-                        &mut fuel,
-                        &mut results,
-                    );
+                    let work = Work {
+                        kernel: &kernel,
+                        status: &status,
+                        epoch: Epoch(epoch),
+                    };
+                    let mut results = Results::default();
+                    let done = meter.timed(|| work.run(&mut pending.queue, &mut fuel, &mut results));
+                    results.rows.iter().for_each(|changes| meter.gave(changes.len()));
+                    for ((output, results), capability) in outputs
+                        .iter_mut()
+                        .zip([results.rows, results.errors])
+                        .zip(&pending.capabilities)
                     {
-                        let mut session = output.session_with_builder(&pending.capability);
+                        let mut output = output.activate();
+                        let mut session = output.session_with_builder(capability);
                         results
                             .into_iter()
                             .for_each(|changes| session.give_container(&mut Packet::new(changes)));
@@ -244,15 +284,29 @@ impl<'scope> Site<'scope> {
                 }
             }
         });
-        stream
+        (stream, errors)
     }
+}
+
+fn shared(kernel: impl Kernel + 'static) -> SharedKernel {
+    Rc::new(RefCell::new(kernel))
 }
 
 type Reader = Box<dyn FnMut(&mut dyn FnMut(InputCapability<u64>, Packet))>;
 
 struct Pending {
-    capability: Capability<u64>,
+    /// One per output.
+    capabilities: Vec<Capability<u64>>,
     queue: VecDeque<(usize, Changes)>,
+}
+
+impl Pending {
+    fn new(capabilities: Vec<Capability<u64>>) -> Pending {
+        Pending {
+            capabilities,
+            queue: VecDeque::new(),
+        }
+    }
 }
 
 /// Changes of epochs that are still open, by epoch.
@@ -260,34 +314,77 @@ struct Pending {
 struct Stash(BTreeMap<u64, Pending>);
 
 impl Stash {
-    fn put(&mut self, input: usize, capability: InputCapability<u64>, packet: Packet) {
+    fn put(
+        &mut self,
+        input: usize,
+        outputs: usize,
+        capability: InputCapability<u64>,
+        packet: Packet,
+        meter: &OperatorMeter,
+    ) {
         let Some(changes) = packet.into_changes() else {
             return;
         };
+        meter.took(changes.len());
         let epoch = *capability.least().expect("epochs are totally ordered");
-        let pending = self.0.entry(epoch).or_insert_with(|| Pending {
-            capability: capability.retain_least(0).expect("the message carries its epoch"),
-            queue: VecDeque::new(),
+        let pending = self.0.entry(epoch).or_insert_with(|| {
+            let capabilities = (0..outputs).map(|output| capability.retain_least(output));
+            Pending::new(
+                capabilities
+                    .map(|held| held.expect("the message carries its epoch"))
+                    .collect(),
+            )
         });
         pending.queue.push_back((input, changes));
     }
 }
 
-/// Works on an epoch while there is fuel.
-///
-/// # Returns
-/// Whether the epoch is finished.
-fn work(
-    kernel: &SharedKernel,
-    status: &ViewStatus,
+/// What an operator gives in one turn.
+#[derive(Default)]
+struct Results {
+    rows: Vec<Changes>,
+    errors: Vec<Changes>,
+}
+
+/// One epoch of one operator.
+struct Work<'a> {
+    kernel: &'a SharedKernel,
+    status: &'a ViewStatus,
     epoch: Epoch,
-    queue: &mut VecDeque<(usize, Changes)>,
-    fuel: &mut usize,
-    results: &mut Vec<Changes>,
-) -> bool {
-    let outcome = guarded(|| {
+}
+
+impl Work<'_> {
+    /// Works on the epoch while there is fuel.
+    ///
+    /// # Returns
+    /// Whether the epoch is finished.
+    fn run(&self, queue: &mut VecDeque<(usize, Changes)>, fuel: &mut usize, results: &mut Results) -> bool {
+        let outcome = guarded(|| {
+            let done = self.take(queue, fuel, results)?;
+            if !self.status.is_failed() {
+                let mut kernel = self.kernel.borrow_mut();
+                if done {
+                    kernel.finish(self.epoch, &mut results.rows)?;
+                }
+                results.errors.extend(kernel.take_errors()?);
+            }
+            Ok(done)
+        });
+        outcome.unwrap_or_else(|error| {
+            self.status.fail(error);
+            queue.clear();
+            *results = Results::default();
+            true
+        })
+    }
+
+    /// Hands the kernel what has come.
+    ///
+    /// # Returns
+    /// Whether that was everything.
+    fn take(&self, queue: &mut VecDeque<(usize, Changes)>, fuel: &mut usize, results: &mut Results) -> Result<bool> {
         while let Some((input, changes)) = queue.pop_front() {
-            if status.is_failed() {
+            if self.status.is_failed() {
                 continue;
             }
             if *fuel == 0 {
@@ -298,20 +395,12 @@ fn work(
             if rows < changes.len() {
                 queue.push_front((input, changes.slice(rows, changes.len() - rows)));
             }
-            kernel.borrow_mut().push(input, &changes.slice(0, rows), results)?;
+            let part = changes.slice(0, rows);
+            self.kernel.borrow_mut().push(input, &part, &mut results.rows)?;
             *fuel -= rows;
         }
-        if !status.is_failed() {
-            kernel.borrow_mut().finish(epoch, results)?;
-        }
         Ok(true)
-    });
-    outcome.unwrap_or_else(|error| {
-        status.fail(error);
-        queue.clear();
-        results.clear();
-        true
-    })
+    }
 }
 
 /// Runs work of one view; a panic becomes an error.
@@ -324,42 +413,4 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
             text.unwrap_or_else(|| "no message".into())
         )))
     })
-}
-
-/// The last operator of a view: makes an epoch's changes net, applies them to the view's table and keeps them for
-/// the views that read this one.
-struct Publish {
-    table: Arc<VersionedTable>,
-    worker: usize,
-    pending: Vec<Changes>,
-    published: Published,
-}
-
-impl Kernel for Publish {
-    fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
-        self.pending.push(changes.clone());
-        Ok(())
-    }
-
-    fn finish(&mut self, epoch: Epoch, _output: &mut Vec<Changes>) -> Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let pending = std::mem::take(&mut self.pending);
-        let columns = self.table.schema().columns.clone();
-        let changes = Changes::concat(&columns, &pending)?.consolidate()?;
-        let rows = Changes::relabel(changes.rows().clone(), columns)?;
-        let changes = changes.with_rows(rows);
-        self.table.apply(self.worker, epoch, &changes)?;
-        self.published.borrow_mut().push_back((epoch.0, changes));
-        Ok(())
-    }
-
-    fn read(&self, _: usize, _: Option<&[arrow::array::ArrayRef]>) -> Result<Vec<arrow::array::RecordBatch>> {
-        Ok(Vec::new())
-    }
-
-    fn size(&self, _: usize) -> (u64, u64) {
-        (0, 0)
-    }
 }

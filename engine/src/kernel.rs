@@ -38,6 +38,12 @@ pub trait Kernel {
     /// The epoch is complete: pushes what is left of its output.
     fn finish(&mut self, epoch: Epoch, output: &mut Vec<Changes>) -> Result<()>;
 
+    /// The errors of rows that it could not work on, since they were last taken: rows of
+    /// [`crate::plan::row_error_columns`].
+    fn take_errors(&mut self) -> Result<Option<Changes>> {
+        Ok(None)
+    }
+
     /// Reads one of its state tables, between epochs.
     ///
     /// # Arguments

@@ -7,10 +7,12 @@
 //! # Not here
 //! SQL; concrete systems and formats. Neither is known to this crate by name.
 
+pub mod batch;
 mod committer;
 mod dataflow;
 mod engine;
 pub mod kernel;
+mod meters;
 #[cfg(test)]
 #[path = "../tests/engine/models.rs"]
 mod models;
@@ -19,6 +21,7 @@ pub mod plan;
 pub mod port;
 mod progress;
 mod replay;
+mod row_errors;
 #[cfg(test)]
 #[path = "../tests/engine/rows.rs"]
 mod rows;
@@ -29,6 +32,7 @@ pub use committer::{
     Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, TableWrite, is_row_numbered, row_keys, visible_columns,
 };
 pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
+pub use meters::{OperatorFigures, ViewMeters};
 pub use progress::Progress;
 pub use replay::{ReplayFeed, ReplayInput};
 pub use status::ViewStatus;

@@ -32,10 +32,14 @@ pub trait RowProgram: std::any::Any + Send + Sync + fmt::Debug {
     /// Columns of the result.
     fn schema(&self) -> SchemaRef;
 
+    /// Whether a row can make it fail; a program of columns and comparisons cannot.
+    fn is_fallible(&self) -> bool;
+
     /// Turns changes into changes; weights follow their rows.
     ///
     /// # Errors
-    /// An expression failed on a row (division by zero, overflow, a cast).
+    /// An expression failed on a row (division by zero, overflow, a cast). It fails on a batch if and only if it fails
+    /// on one of its rows alone.
     fn run(&self, changes: Changes) -> Result<Changes>;
 
     /// One line for EXPLAIN.
@@ -44,6 +48,9 @@ pub trait RowProgram: std::any::Any + Send + Sync + fmt::Debug {
 
 /// A condition on whole batches.
 pub trait Predicate: Send + Sync + fmt::Debug {
+    /// Whether a row can make it fail.
+    fn is_fallible(&self) -> bool;
+
     /// One value per row; NULL counts as false.
     fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray>;
 
@@ -244,6 +251,17 @@ pub struct TopN {
 }
 
 impl ViewPlan {
+    /// The table of the errors of rows that operators could not work on: one row for each, as often as the row. `None`:
+    /// no row can make an operator fail.
+    pub fn errors_table(&self) -> Option<TableSchema> {
+        self.nodes.iter().any(Node::is_fallible).then(|| TableSchema {
+            name: format!("{}_errors", self.table.name),
+            columns: row_error_columns(),
+            key: Vec::new(),
+            unique: false,
+        })
+    }
+
     /// Refuses a plan that no worker could build.
     ///
     /// # Errors
@@ -273,7 +291,23 @@ impl ViewPlan {
     }
 }
 
+/// Columns of a view's errors: the operator, the error's code, SQLSTATE and text, and the operator's input row as JSON.
+pub fn row_error_columns() -> SchemaRef {
+    let names = ["operator", "code", "sqlstate", "reason", "row"];
+    let fields = names.map(|name| Field::new(name, DataType::Utf8, false));
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
 impl Node {
+    /// Whether a row can make the operator fail.
+    pub fn is_fallible(&self) -> bool {
+        match self {
+            Node::Map { program, .. } => program.is_fallible(),
+            Node::Join(join) => join.residual.as_ref().is_some_and(|residual| residual.is_fallible()),
+            _ => false,
+        }
+    }
+
     /// Columns of the node's output.
     pub fn schema(&self) -> SchemaRef {
         match self {

@@ -11,6 +11,8 @@
 
 mod view;
 
+use crate::dataflow::BuiltInput;
+use crate::meters::ViewMeters;
 use crate::packet::Packet;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
@@ -65,7 +67,9 @@ pub(crate) struct CreateView {
     /// The epoch of its first contents.
     pub(crate) epoch: Epoch,
     pub(crate) table: Arc<VersionedTable>,
+    pub(crate) errors: Option<Arc<VersionedTable>>,
     pub(crate) status: Arc<ViewStatus>,
+    pub(crate) meters: Arc<ViewMeters>,
     /// Contents of each input before `epoch`; sources have none.
     pub(crate) snapshots: BTreeMap<CollectionId, InputSnapshot>,
     /// Rows of sources before `epoch`, which worker 0 takes for all.
@@ -240,10 +244,9 @@ impl Worker {
 
     fn create(&mut self, request: &CreateView) {
         let dataflow = self.timely.next_dataflow_index();
-        let (plan, table, status) = (&request.plan, request.table.clone(), request.status.clone());
         let built = self
             .timely
-            .dataflow::<u64, _, _>(|scope| crate::dataflow::build(scope, plan, table, status, request.epoch));
+            .dataflow::<u64, _, _>(|scope| crate::dataflow::build(scope, request));
         match built {
             Ok(built) => {
                 let view = View::new(request, built, dataflow, self.index);
@@ -404,9 +407,10 @@ fn refuse(peek: &Arc<Peek>) {
     ));
 }
 
-fn send(handle: &mut crate::dataflow::InputHandle, epoch: u64, changes: Changes) {
-    if *handle.time() < epoch {
-        handle.advance_to(epoch);
+fn send(input: &mut BuiltInput, meters: &ViewMeters, epoch: u64, changes: Changes) {
+    meters.of(input.node).gave(changes.len());
+    if *input.handle.time() < epoch {
+        input.handle.advance_to(epoch);
     }
-    handle.send_batch(&mut Packet::new(changes));
+    input.handle.send_batch(&mut Packet::new(changes));
 }

@@ -12,7 +12,7 @@ use crate::relations::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::port::Options;
-use cenote_engine::{ROW_ID, ViewStatus};
+use cenote_engine::{ROW_ID, ViewMeters, ViewStatus};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::DataType as SqlType;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -174,8 +174,12 @@ pub struct MaterializedView {
     pub plan: Arc<ViewPlan>,
     /// Contents.
     pub versioned: Arc<VersionedTable>,
+    /// Errors of its rows, if it can have any.
+    pub errors: Option<Arc<VersionedTable>>,
     /// Whether it works.
     pub status: Arc<ViewStatus>,
+    /// What its operators have done.
+    pub meters: Arc<ViewMeters>,
     /// Epoch of its first contents.
     pub created: Epoch,
     /// Collections it reads, directly.
@@ -311,6 +315,19 @@ impl Catalog {
             }
         }
         found
+    }
+
+    /// The materialized views that read any of these collections, directly or through others.
+    pub(crate) fn views_over(&self, changed: impl Iterator<Item = CollectionId>) -> BTreeSet<CollectionId> {
+        let (mut changed, mut views): (BTreeSet<_>, _) = (changed.collect(), BTreeSet::new());
+        // In the order of their creation, a view comes after what it reads.
+        for view in self.materialized_views() {
+            if view.reads.iter().any(|input| changed.contains(input)) {
+                changed.insert(view.definition.id);
+                views.insert(view.definition.id);
+            }
+        }
+        views
     }
 
     /// All materialized views in the order of their creation.
@@ -454,6 +471,25 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// State tables that are kept as versions of many epochs: sources' offsets and views' errors.
+    pub(crate) fn kept_states(&self) -> impl Iterator<Item = (&Object, &Arc<VersionedTable>)> {
+        self.objects().filter_map(|object| {
+            let kept = match object {
+                Object::Table(table) => table.offsets.as_ref(),
+                Object::MaterializedView(view) => view.errors.as_ref(),
+                Object::View(_) => None,
+            };
+            Some((object, kept?))
+        })
+    }
+
+    /// A state table that is kept as versions of many epochs.
+    pub(crate) fn kept_state(&self, name: &str) -> Option<(&Object, &Arc<VersionedTable>)> {
+        self.kept_states().find(|(_, table)| table.schema().name == name)
+    }
+}
+
 impl TableDefinition {
     /// Name of the primary key's constraint; `None`: there is no primary key.
     pub fn primary_key_name(&self) -> Option<String> {
@@ -505,7 +541,10 @@ pub(crate) fn parse_sql_type(text: &str) -> Result<SqlType> {
     parsed.map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
 }
 
-/// Columns of `cenote_catalog.errors`.
+/// Columns of the kept table of sources' errors without its row number.
+pub(crate) const ERRORS_WIDTH: usize = 6;
+
+/// The kept table of rows that sources could not read; `cenote_catalog.errors` shows it with the views' ([`crate::row_errors`]).
 pub fn errors_schema() -> TableSchema {
     let fields = vec![
         Field::new("source", DataType::Utf8, false),
@@ -519,7 +558,7 @@ pub fn errors_schema() -> TableSchema {
     TableSchema {
         name: "errors".into(),
         columns: Arc::new(Schema::new(fields)),
-        key: vec![6],
+        key: vec![ERRORS_WIDTH],
         unique: true,
     }
 }

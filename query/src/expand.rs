@@ -11,10 +11,12 @@ use crate::catalog::{Catalog, Object, ViewDefinition};
 use crate::names::{folded, name_outputs, public_name};
 use crate::past::epoch_at;
 use crate::walk;
+use cenote_engine::plan::CollectionId;
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, Query, Statement, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
 };
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// How deeply views may stand on plain views.
@@ -22,11 +24,20 @@ const VIEW_DEPTH_MAX: usize = 64;
 
 /// Puts the query of every plain view in the place of its name, and names tables of past epochs as such.
 ///
+/// # Arguments
+/// - `changed`: materialized views whose kept rows are not what the statement must see (its transaction has written to
+///   tables that they read): they are computed anew, like plain ones.
+///
 /// # Errors
 /// `Invalid` 54001: views stand too deep on each other.
-pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
+pub(crate) fn expand_views(
+    statement: &mut Statement,
+    catalog: &Catalog,
+    changed: &BTreeSet<CollectionId>,
+) -> Result<()> {
     let mut expander = Expander {
         catalog,
+        changed,
         common: Vec::new(),
         depth: 0,
         past: None,
@@ -39,6 +50,7 @@ pub(crate) fn expand_views(statement: &mut Statement, catalog: &Catalog) -> Resu
 
 struct Expander<'a> {
     catalog: &'a Catalog,
+    changed: &'a BTreeSet<CollectionId>,
     /// Common table expressions in scope, which hide views.
     common: Vec<Common>,
     depth: usize,
@@ -154,8 +166,16 @@ impl VisitorMut for Expander<'_> {
             };
         }
         let object = public.as_ref().and_then(|name| self.catalog.get(name));
-        if let Some(Object::View(view)) = object {
-            match self.subquery(&view.definition, past, alias.take()) {
+        let inlined = match object {
+            Some(Object::View(view)) => Some((&view.definition, view.definition.columns.clone())),
+            Some(Object::MaterializedView(view)) if past.is_none() && self.changed.contains(&view.definition.id) => {
+                let columns = view.columns.fields().iter().map(|field| field.name().clone());
+                Some((&view.definition, columns.collect()))
+            }
+            _ => None,
+        };
+        if let Some((view, columns)) = inlined {
+            match self.subquery(view, &columns, past, alias.take()) {
                 Ok(derived) => *factor = derived,
                 Err(error) => return ControlFlow::Break(error),
             }
@@ -168,7 +188,16 @@ impl VisitorMut for Expander<'_> {
 
 impl Expander<'_> {
     /// The query of a view, in the place of its name.
-    fn subquery(&self, view: &ViewDefinition, past: Option<Epoch>, alias: Option<TableAlias>) -> Result<TableFactor> {
+    ///
+    /// # Arguments
+    /// - `columns`: names of its columns; none: those of the query.
+    fn subquery(
+        &self,
+        view: &ViewDefinition,
+        columns: &[String],
+        past: Option<Epoch>,
+        alias: Option<TableAlias>,
+    ) -> Result<TableFactor> {
         let name = &view.name;
         if self.depth > VIEW_DEPTH_MAX {
             let error = Error::new(
@@ -188,6 +217,7 @@ impl Expander<'_> {
         name_outputs(&mut ast);
         let mut inner = Expander {
             catalog: self.catalog,
+            changed: self.changed,
             common: Vec::new(),
             depth: self.depth + 1,
             past,
@@ -198,7 +228,7 @@ impl Expander<'_> {
         let Statement::Query(subquery) = ast else {
             return Err(Error::bug(format!("view \"{name}\" holds no query")));
         };
-        let own_columns = view.columns.iter().map(|column| TableAliasColumnDef {
+        let own_columns = columns.iter().map(|column| TableAliasColumnDef {
             name: Ident::with_quote('"', column),
             data_type: None,
         });

@@ -4,8 +4,11 @@ use crate::error::from_datafusion;
 use crate::plan::{ReadView, bind};
 use cenote_engine::plan::{Node, ViewPlan};
 use cenote_statestore::Result;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
+use futures::StreamExt;
+use std::time::Instant;
 
 /// Lines of the explanation.
 pub(crate) async fn explain(view: &ReadView, statement: &Ast, parameters: &[ScalarValue]) -> Result<Vec<String>> {
@@ -47,31 +50,7 @@ pub(crate) fn dataflow(view: &ReadView, plan: &ViewPlan) -> String {
     let mut lines = Vec::new();
     for (id, node) in plan.nodes.iter().enumerate() {
         let inputs: Vec<String> = node.inputs().iter().map(|input| format!("#{input}")).collect();
-        let what = match node {
-            Node::Input { collection, .. } => view
-                .catalog
-                .by_id(*collection)
-                .map_or_else(|| collection.to_string(), |object| object.name().to_string()),
-            Node::Constant { rows } => format!("{} rows", rows.len()),
-            Node::Map { program, .. } => program.describe(),
-            Node::Aggregate(node) => {
-                let calls: Vec<&str> = node.calls.iter().map(|call| call.function.name()).collect();
-                format!("by {} columns: {}", node.keys.len(), calls.join(", "))
-            }
-            Node::Join(node) => {
-                let residual = node
-                    .residual
-                    .as_ref()
-                    .map(|r| format!(", if {}", r.describe()))
-                    .unwrap_or_default();
-                format!("{:?} on {} keys{residual}", node.kind, node.left_keys.len()).to_lowercase()
-            }
-            Node::TopN(node) => {
-                let limit = node.limit.map_or_else(|| "all".to_string(), |limit| limit.to_string());
-                format!("limit {limit} offset {}", node.offset)
-            }
-            Node::Union { .. } => String::new(),
-        };
+        let what = describe(view, node);
         lines.push(
             format!("#{id} {} [{}] {what}", node.kind(), inputs.join(" "))
                 .trim_end()
@@ -94,4 +73,63 @@ pub(crate) fn dataflow(view: &ReadView, plan: &ViewPlan) -> String {
     };
     lines.push(format!("view [#{}] {identity}", plan.root));
     lines.join("\n")
+}
+
+/// What an operator does, in one line.
+pub(crate) fn describe(view: &ReadView, node: &Node) -> String {
+    match node {
+        Node::Input { collection, .. } => view
+            .catalog
+            .by_id(*collection)
+            .map_or_else(|| collection.to_string(), |object| object.name().to_string()),
+        Node::Constant { rows } => format!("{} rows", rows.len()),
+        Node::Map { program, .. } => program.describe(),
+        Node::Aggregate(node) => {
+            let calls: Vec<&str> = node.calls.iter().map(|call| call.function.name()).collect();
+            format!("by {} columns: {}", node.keys.len(), calls.join(", "))
+        }
+        Node::Join(node) => {
+            let residual = node
+                .residual
+                .as_ref()
+                .map(|r| format!(", if {}", r.describe()))
+                .unwrap_or_default();
+            format!("{:?} on {} keys{residual}", node.kind, node.left_keys.len()).to_lowercase()
+        }
+        Node::TopN(node) => {
+            let limit = node.limit.map_or_else(|| "all".to_string(), |limit| limit.to_string());
+            format!("limit {limit} offset {}", node.offset)
+        }
+        Node::Union { .. } => String::new(),
+    }
+}
+
+/// Runs a query and tells what each of its operators did.
+pub(crate) async fn analyze(view: &ReadView, statement: &Ast, parameters: &[ScalarValue]) -> Result<Vec<String>> {
+    if !matches!(statement, Ast::Query(_)) {
+        return Err(
+            crate::error::unsupported("EXPLAIN ANALYZE of a statement that is not a query")
+                .attempt("EXPLAIN ANALYZE MATERIALIZED VIEW v tells what a view's operators have done"),
+        );
+    }
+    let state = view.state();
+    let plan = bind(view.plan(&state, statement).await?, parameters)?;
+    let plan = state.optimize(&plan).map_err(from_datafusion)?;
+    let physical = state.query_planner().create_physical_plan(&plan, &state).await;
+    let physical = physical.map_err(from_datafusion)?;
+    let start = Instant::now();
+    let mut batches = crate::threads::compute(&state, physical.clone())?;
+    let mut rows = 0;
+    while let Some(batch) = batches.next().await {
+        rows += batch.map_err(from_datafusion)?.num_rows();
+    }
+    let took = start.elapsed();
+    let shown = DisplayableExecutionPlan::with_metrics(&*physical)
+        .indent(false)
+        .to_string();
+    let mut lines = titled("plan", &shown);
+    lines.push(format!("rows: {rows}"));
+    lines.push(format!("epoch: {}", view.pin.epoch()));
+    lines.push(format!("time: {:.3} ms", took.as_secs_f64() * 1e3));
+    Ok(lines)
 }

@@ -9,6 +9,7 @@
 
 mod depth;
 mod dialect;
+mod inspect;
 mod lines;
 
 pub(crate) use dialect::Postgres;
@@ -19,6 +20,7 @@ use datafusion::sql::sqlparser::ast::{ExprWithAlias, ObjectName, Statement as As
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+pub(crate) use inspect::Inspection;
 use lines::Lines;
 use std::sync::Arc;
 
@@ -71,6 +73,8 @@ pub(crate) enum Parsed {
         if_exists: bool,
         cascade: bool,
     },
+    /// A look into a view or its errors.
+    Inspect(Inspection),
     /// `SUBSCRIBE TO name`.
     Subscribe {
         name: ObjectName,
@@ -192,6 +196,9 @@ fn parse_words(text: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -
             other => Err(Error::bug(format!("DROP SOURCE parsed as {other}"))),
         },
         ("subscribe", _) => parse_subscribe(text, tokens),
+        ("verify", _) | ("show", "errors") => inspect::parse(text, tokens).map(Parsed::Inspect),
+        ("explain", "materialized") => inspect::parse(text, tokens).map(Parsed::Inspect),
+        ("explain", "analyze") if word(2) == "materialized" => inspect::parse(text, tokens).map(Parsed::Inspect),
         ("show", what) if is_own_show(what) => Ok(Parsed::Show(
             words[1..]
                 .iter()

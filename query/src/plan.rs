@@ -13,6 +13,7 @@ use crate::error::from_datafusion;
 use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::relations::named_relations;
+use crate::row_errors::{ErrorTables, ErrorsTable};
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
 use arrow::array::RecordBatch;
@@ -178,7 +179,8 @@ impl ReadView {
             .build()
     }
 
-    /// Plans a statement; names of unnamed columns are PostgreSQL's, plain views are inlined.
+    /// Plans a statement; names of unnamed columns are PostgreSQL's, plain views are inlined, and in a transaction block
+    /// materialized views over tables that it has written to.
     pub(crate) async fn plan(&self, state: &SessionState, ast: &Ast) -> Result<LogicalPlan> {
         let mut ast = ast.clone();
         crate::names::name_outputs(&mut ast);
@@ -186,7 +188,8 @@ impl ReadView {
         if !touches {
             check_references(&ast, self)?;
         }
-        crate::expand::expand_views(&mut ast, &self.catalog)?;
+        let changed = self.catalog.views_over(self.overlays.keys().copied());
+        crate::expand::expand_views(&mut ast, &self.catalog, &changed)?;
         if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
@@ -230,7 +233,7 @@ impl ReadView {
         }
         let mut names = BTreeSet::new();
         for (schema, name) in named_relations(ast) {
-            if schema.as_deref() == Some(STATE_SCHEMA) && self.offsets_table(&name).is_none() {
+            if schema.as_deref() == Some(STATE_SCHEMA) && self.catalog.kept_state(&name).is_none() {
                 names.insert(name);
             }
         }
@@ -270,14 +273,6 @@ impl ReadView {
             "STATE-0106",
             message,
         )))
-    }
-
-    /// Offsets of a source, by the name of their state table.
-    fn offsets_table(&self, name: &str) -> Option<Arc<VersionedTable>> {
-        self.catalog.objects().find_map(|object| match object {
-            Object::Table(table) => table.offsets.clone().filter(|offsets| offsets.schema().name == name),
-            _ => None,
-        })
     }
 
     fn versioned(&self, id: CollectionId, table: &Arc<VersionedTable>, columns: SchemaRef) -> CollectionTable {
@@ -369,13 +364,9 @@ impl ReadView {
     }
 
     fn state_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
-        if let Some(offsets) = self.offsets_table(name) {
-            let columns = offsets.schema().columns.clone();
-            return Ok(Some(Arc::new(self.versioned(
-                CollectionId(u64::MAX),
-                &offsets,
-                columns,
-            ))));
+        if let Some((_, kept)) = self.catalog.kept_state(name) {
+            let columns = kept.schema().columns.clone();
+            return Ok(Some(Arc::new(self.versioned(CollectionId(u64::MAX), kept, columns))));
         }
         self.check_newest(STATE_SCHEMA, name)?;
         let rows = self.states.get(name);
@@ -384,9 +375,9 @@ impl ReadView {
 
     async fn system_table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
         if name == "errors" {
-            let errors = self.database.errors();
-            let columns = cenote_engine::visible_columns(&errors.schema().columns);
-            return Ok(Some(Arc::new(self.versioned(crate::catalog::ERRORS, errors, columns))));
+            let tables = ErrorTables::new(self.database.errors().clone(), &self.catalog);
+            let pin = self.pin.clone();
+            return Ok(Some(Arc::new(ErrorsTable { tables, pin })));
         }
         self.check_newest(CATALOG_SCHEMA, name)?;
         let rows = crate::system::system_table(self, name)

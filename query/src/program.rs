@@ -5,8 +5,11 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use cenote_engine::plan::{Predicate, RowProgram};
 use cenote_statestore::{Changes, Result};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+};
 use std::sync::Arc;
 
 /// One step of a program.
@@ -37,6 +40,13 @@ pub(crate) struct Program {
 impl RowProgram for Program {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    fn is_fallible(&self) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Filter(expr) => can_fail(expr),
+            Step::Project(projection) => projection.exprs.iter().any(can_fail),
+        })
     }
 
     fn run(&self, mut changes: Changes) -> Result<Changes> {
@@ -119,6 +129,41 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef
         .map_err(crate::error::from_datafusion)
 }
 
+/// Whether there can be a row that an expression fails on. Columns, constants, comparisons and what joins them cannot
+/// fail; anything else is taken to.
+fn can_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let own = match expr.downcast_ref::<BinaryExpr>() {
+        Some(binary) => !(binary.op().is_logic_operator() || compares(binary.op())),
+        None => !is_total(expr),
+    };
+    own || expr.children().into_iter().any(can_fail)
+}
+
+fn compares(operator: &Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+/// Whether an expression has a value whatever those below it are.
+fn is_total(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.is::<Column>()
+        || expr.is::<Literal>()
+        || expr.is::<NotExpr>()
+        || expr.is::<IsNullExpr>()
+        || expr.is::<IsNotNullExpr>()
+        || expr.is::<InListExpr>()
+        || expr.is::<CaseExpr>()
+}
+
 /// Floats as keys: one zero, one NaN.
 fn canonical(column: ArrayRef) -> ArrayRef {
     match column.data_type() {
@@ -141,6 +186,10 @@ fn canonical(column: ArrayRef) -> ArrayRef {
 pub(crate) struct Condition(pub(crate) Arc<dyn PhysicalExpr>);
 
 impl Predicate for Condition {
+    fn is_fallible(&self) -> bool {
+        can_fail(&self.0)
+    }
+
     fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray> {
         Ok(evaluate(&self.0, rows)?.as_boolean().clone())
     }

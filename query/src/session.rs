@@ -3,6 +3,7 @@
 mod commitment;
 mod definitions;
 mod describe;
+mod inspect;
 mod run;
 mod settings;
 mod timeout;
@@ -168,6 +169,7 @@ impl Session {
                 self.drop_objects(names, "source", *if_exists, *cascade).await
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
+            Parsed::Inspect(inspection) => self.inspect(inspection).await,
             Parsed::Show(words) => {
                 let rows = crate::show::rows(&self.database, words).await?;
                 Ok(fixed_rows(rows, "SHOW"))
@@ -295,11 +297,11 @@ impl Session {
         as_of: Option<Epoch>,
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
-        if analyze {
-            return Err(unsupported("EXPLAIN ANALYZE"));
-        }
         let view = self.read_view(as_of).await?.with_named(statement).await?;
-        let lines = crate::explain::explain(&view, statement, parameters).await?;
+        let lines = match analyze {
+            true => crate::explain::analyze(&view, statement, parameters).await?,
+            false => crate::explain::explain(&view, statement, parameters).await?,
+        };
         let schema = text_column("QUERY PLAN");
         let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
         Ok(fixed_rows(

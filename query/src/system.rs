@@ -45,29 +45,30 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 
 /// A table being put together, by columns.
 #[derive(Default)]
-struct Columns {
+pub(crate) struct Columns {
     fields: Vec<Field>,
     arrays: Vec<ArrayRef>,
 }
 
 impl Columns {
-    fn text(mut self, name: &str, values: Vec<Option<String>>) -> Columns {
+    pub(crate) fn text(mut self, name: &str, values: Vec<Option<String>>) -> Columns {
         self.fields.push(Field::new(name, DataType::Utf8, true));
         self.arrays.push(Arc::new(StringArray::from(values)));
         self
     }
 
-    fn number(mut self, name: &str, values: Vec<i64>) -> Columns {
+    pub(crate) fn number(mut self, name: &str, values: Vec<i64>) -> Columns {
         self.fields.push(Field::new(name, DataType::Int64, true));
         self.arrays.push(Arc::new(Int64Array::from(values)));
         self
     }
 
+    pub(crate) fn batch(self) -> Result<RecordBatch> {
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(self.fields)), self.arrays)?)
+    }
+
     fn finish(self) -> Result<Option<RecordBatch>> {
-        Ok(Some(RecordBatch::try_new(
-            Arc::new(Schema::new(self.fields)),
-            self.arrays,
-        )?))
+        self.batch().map(Some)
     }
 }
 
@@ -78,7 +79,7 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
         "tables" => tables(view),
         "sources" => sources(view),
         "state_tables" => state_tables(view).await,
-        "operators" => operators(view),
+        "operators" => crate::operators::operators(view, None).await.map(Some),
         "epochs" => epochs(view),
         "settings" => settings(view),
         "functions" => functions(view),
@@ -102,6 +103,10 @@ fn views(view: &ReadView) -> Result<Option<RecordBatch>> {
         Object::MaterializedView(view) => view.status.failure().map(|error| error.message().to_string()),
         _ => None,
     };
+    let row_errors = |object: &&Object| match object {
+        Object::MaterializedView(view) => view.errors.as_ref().map_or(0, |errors| errors.statistics().rows as i64),
+        _ => 0,
+    };
     Columns::default()
         .text(
             "name",
@@ -116,6 +121,7 @@ fn views(view: &ReadView) -> Result<Option<RecordBatch>> {
             objects.iter().map(|object| Some(status(object).to_string())).collect(),
         )
         .text("error", objects.iter().map(failure).collect())
+        .number("row_errors", objects.iter().map(row_errors).collect())
         .text(
             "definition",
             objects.iter().map(|object| Some(object.sql().to_string())).collect(),
@@ -201,6 +207,15 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
         .filter(|readable| readable.schema_name == crate::catalog::STATE_SCHEMA)
         .map(|readable| (readable, states.iter().find(|state| state.schema.name == readable.name)))
         .collect();
+    let kept_by = |readable: &crate::database::Readable| {
+        let (object, _) = view.catalog.kept_state(&readable.name)?;
+        let operator = if matches!(object, Object::Table(_)) {
+            "source"
+        } else {
+            "errors"
+        };
+        Some((object.name().to_string(), operator))
+    };
     let key = |readable: &crate::database::Readable| {
         let names: Vec<&str> = readable
             .key
@@ -214,14 +229,22 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
             "view",
             found
                 .iter()
-                .map(|(_, state)| state.map(|state| state.view.definition.name.clone()))
+                .map(|(readable, state)| match state {
+                    Some(state) => Some(state.view.definition.name.clone()),
+                    None => kept_by(readable)
+                        .filter(|(_, operator)| *operator == "errors")
+                        .map(|(name, _)| name),
+                })
                 .collect(),
         )
         .text(
             "operator",
             found
                 .iter()
-                .map(|(_, state)| Some(state.map_or("source", |s| s.operator).to_string()))
+                .map(|(readable, state)| match state {
+                    Some(state) => Some(state.operator.to_string()),
+                    None => kept_by(readable).map(|(_, operator)| operator.to_string()),
+                })
                 .collect(),
         )
         .text(
@@ -236,53 +259,6 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
         .number(
             "bytes",
             found.iter().map(|(readable, _)| readable.bytes as i64).collect(),
-        )
-        .finish()
-}
-
-fn operators(view: &ReadView) -> Result<Option<RecordBatch>> {
-    let views = view.catalog.materialized_views();
-    let nodes: Vec<_> = views
-        .iter()
-        .flat_map(|view| {
-            view.plan
-                .nodes
-                .iter()
-                .enumerate()
-                .map(move |(id, node)| (view, id, node))
-        })
-        .collect();
-    let inputs = |node: &cenote_engine::plan::Node| {
-        node.inputs()
-            .iter()
-            .map(|input| format!("#{input}"))
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    let states = |node: &cenote_engine::plan::Node| {
-        node.state_tables()
-            .into_iter()
-            .map(|table| table.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    Columns::default()
-        .text(
-            "view",
-            nodes
-                .iter()
-                .map(|(view, _, _)| Some(view.definition.name.clone()))
-                .collect(),
-        )
-        .number("operator", nodes.iter().map(|(_, id, _)| *id as i64).collect())
-        .text(
-            "kind",
-            nodes.iter().map(|(_, _, node)| Some(node.kind().to_string())).collect(),
-        )
-        .text("inputs", nodes.iter().map(|(_, _, node)| Some(inputs(node))).collect())
-        .text(
-            "state_tables",
-            nodes.iter().map(|(_, _, node)| Some(states(node))).collect(),
         )
         .finish()
 }

@@ -151,3 +151,26 @@ def test_a_drop_of_several_is_whole(db, name):
     db.execute(f"DROP TABLE {name}_2, {name} CASCADE")
     with pytest.raises(psycopg.errors.UndefinedTable):
         db.execute(f"SELECT * FROM {name}_v")
+
+
+def test_views_in_a_block_show_its_own_writes(server, db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, x INT)")
+    db.execute(f"INSERT INTO {name} VALUES (1, 1, 10), (2, 2, 20)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v (grp, total) AS SELECT g, sum(x) FROM {name} GROUP BY g")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT count(*) AS n, max(total) AS m FROM {name}_v")
+    db.execute(f"CREATE VIEW {name}_p AS SELECT grp FROM {name}_v WHERE total > 15")
+    with db.transaction():
+        db.execute(f"INSERT INTO {name} VALUES (3, 1, 90)")
+        db.execute(f"DELETE FROM {name} WHERE id = 2")
+        assert db.execute(f"SELECT grp, total FROM {name}_v").fetchall() == [(1, 100)]
+        assert db.execute(f"SELECT t.total FROM {name}_v AS t WHERE t.grp = 1").fetchall() == [(100,)]
+        assert db.execute(f"SELECT * FROM {name}_w").fetchall() == [(1, 100)]
+        assert db.execute(f"SELECT * FROM {name}_p").fetchall() == [(1,)]
+        with psycopg.connect(server.dsn, autocommit=True) as other:
+            assert sorted(other.execute(f"SELECT * FROM {name}_v").fetchall()) == [(1, 10), (2, 20)]
+    assert db.execute(f"SELECT grp, total FROM {name}_v").fetchall() == [(1, 100)]
+    db.execute("BEGIN")
+    db.execute(f"TRUNCATE {name}")
+    assert db.execute(f"SELECT * FROM {name}_w").fetchall() == [(0, None)]
+    db.execute("ROLLBACK")
+    assert db.execute(f"SELECT * FROM {name}_w").fetchall() == [(1, 100)]

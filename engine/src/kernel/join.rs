@@ -15,7 +15,8 @@ mod side;
 
 use super::Kernel;
 use crate::plan::{Join, JoinKind, Node, Predicate};
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
+use crate::row_errors::RowErrors;
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, Weights, hash_rows};
@@ -38,6 +39,8 @@ pub struct JoinKernel {
     tables: Vec<TableSchema>,
     mixed_signs: bool,
     pending: Vec<Changes>,
+    /// Pairs that the residual condition failed on; they match as little as those that do not satisfy it.
+    errors: RowErrors,
 }
 
 /// Pairs of rows of a push with slots of the other side's state.
@@ -71,6 +74,7 @@ impl JoinKernel {
             tables: Node::Join(node.clone()).state_tables(),
             mixed_signs: false,
             pending: Vec::new(),
+            errors: RowErrors::new(&node.name),
         }
     }
 
@@ -134,17 +138,12 @@ impl JoinKernel {
     }
 
     /// Keeps the pairs that satisfy the residual condition; gives their rows if they were gathered for it.
-    fn matching(&self, input: usize, changes: &Changes, pairs: Pairs) -> Result<(Pairs, Option<RecordBatch>)> {
-        let Some(residual) = &self.residual else {
+    fn matching(&mut self, input: usize, changes: &Changes, pairs: Pairs) -> Result<(Pairs, Option<RecordBatch>)> {
+        let Some(residual) = self.residual.clone() else {
             return Ok((pairs, None));
         };
         let rows = self.pair_rows(input, changes, &pairs)?;
-        let mask = residual.evaluate(&rows)?;
-        let mask = BooleanArray::new(
-            mask.nulls()
-                .map_or(mask.values().clone(), |nulls| mask.values() & nulls.inner()),
-            None,
-        );
+        let mask = self.satisfied(input, changes, &pairs, &*residual, &rows)?;
         if mask.true_count() == mask.len() {
             return Ok((pairs, Some(rows)));
         }
@@ -161,6 +160,36 @@ impl JoinKernel {
             slots: keep(&pairs.slots),
         };
         Ok((kept, Some(arrow::compute::filter_record_batch(&rows, &mask)?)))
+    }
+
+    /// Which pairs satisfy the residual condition; those that it fails on do not, and are told of.
+    fn satisfied(
+        &mut self,
+        input: usize,
+        changes: &Changes,
+        pairs: &Pairs,
+        residual: &dyn Predicate,
+        rows: &RecordBatch,
+    ) -> Result<BooleanArray> {
+        let other = &self.sides[1 - input];
+        let mut parts = Vec::new();
+        self.errors.apart(
+            rows,
+            &|_, rows| residual.evaluate(rows),
+            &mut |first, mask| parts.push((first, mask)),
+            &|pair| changes.weights().get(pairs.rows[pair] as usize) * other.weight(pairs.slots[pair]),
+        )?;
+        let mut satisfied = BooleanBufferBuilder::new(rows.num_rows());
+        for (first, mask) in parts {
+            // The pairs before it that are missing are those that failed.
+            satisfied.append_n(first - satisfied.len(), false);
+            let known = mask
+                .nulls()
+                .map_or(mask.values().clone(), |nulls| mask.values() & nulls.inner());
+            satisfied.append_buffer(&known);
+        }
+        satisfied.append_n(rows.num_rows() - satisfied.len(), false);
+        Ok(BooleanArray::new(satisfied.finish(), None))
     }
 
     /// Left columns then right columns of pairs.
@@ -272,6 +301,10 @@ impl Kernel for JoinKernel {
         let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
         let stateful: Vec<bool> = (0..changes.len()).map(keyed).collect();
         self.sides[input].apply(changes, &hashes, &matches, &stateful)
+    }
+
+    fn take_errors(&mut self) -> Result<Option<Changes>> {
+        self.errors.take()
     }
 
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {

@@ -1,7 +1,8 @@
 //! One view on one worker: its inputs' queues, the epochs it owes, and reads that wait for it.
 
 use super::{CreateView, OperatorSizes, Peek, send};
-use crate::dataflow::{BuiltView, InputHandle, guarded};
+use crate::dataflow::{BuiltInput, BuiltView, guarded};
+use crate::meters::ViewMeters;
 use crate::plan::CollectionId;
 use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
@@ -26,6 +27,7 @@ pub(super) struct View {
     outstanding: VecDeque<u64>,
     peeks: VecDeque<Arc<Peek>>,
     status: Arc<ViewStatus>,
+    meters: Arc<ViewMeters>,
     /// State table counts per node.
     tables: BTreeMap<usize, usize>,
     awake: bool,
@@ -50,7 +52,7 @@ struct Edge {
 impl View {
     pub(super) fn new(request: &CreateView, built: BuiltView, dataflow: usize, worker: usize) -> View {
         let mut edges = Vec::new();
-        for (collection, _) in &built.inputs {
+        for BuiltInput { collection, .. } in &built.inputs {
             let snapshot = collection.and_then(|collection| request.snapshots.get(&collection));
             let backfill = snapshot.and_then(|snapshot| {
                 // A table of the committer has one shard, which worker 0 reads for all.
@@ -96,6 +98,7 @@ impl View {
             outstanding: VecDeque::from([request.epoch.0]),
             peeks: VecDeque::new(),
             status: request.status.clone(),
+            meters: request.meters.clone(),
             tables: tables.filter(|(_, count)| *count > 0).collect(),
             awake: true,
             backfilled: false,
@@ -212,13 +215,13 @@ impl View {
             .front()
             .map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
         let target = self.outstanding.back().map_or(0, |epoch| epoch + 1).min(hold);
-        for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
+        for (edge, input) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let bound = match edge.collection {
                 None => u64::MAX,
                 Some(collection) if edge.is_view => target.min(bounds.get(&collection).copied().unwrap_or(u64::MAX)),
                 Some(_) => target,
             };
-            edge.send_below(bound, handle);
+            edge.send_below(bound, input, &self.meters);
         }
         self.awake = false;
         false
@@ -232,7 +235,7 @@ impl View {
             self.replays.clear();
             return Ok(Left::Nothing);
         }
-        for (edge, (_, handle)) in self.edges.iter_mut().zip(&mut self.built.inputs) {
+        for (edge, input) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let Some(scan) = &mut edge.backfill else {
                 continue;
             };
@@ -245,7 +248,7 @@ impl View {
             }
             match scan.next_batch(BACKFILL_ROWS_PER_TURN)? {
                 Some(rows) => {
-                    send(handle, self.start, Changes::insertions(rows));
+                    send(input, &self.meters, self.start, Changes::insertions(rows));
                     return Ok(Left::Rows);
                 }
                 None => edge.backfill = None,
@@ -263,7 +266,7 @@ impl View {
                     let inputs = self.edges.iter().zip(&mut self.built.inputs);
                     inputs
                         .filter(|(edge, _)| edge.collection == Some(*collection))
-                        .for_each(|(_, (_, handle))| send(handle, self.start, rows.clone()));
+                        .for_each(|(_, input)| send(input, &self.meters, self.start, rows.clone()));
                     return Ok(Left::Rows);
                 }
                 Replayed::Nothing => return Ok(Left::RowsToCome),
@@ -355,15 +358,15 @@ impl View {
 
 impl Edge {
     /// Sends queued changes of epochs below `bound` and advances the input to it.
-    fn send_below(&mut self, bound: u64, handle: &mut InputHandle) {
+    fn send_below(&mut self, bound: u64, input: &mut BuiltInput, meters: &ViewMeters) {
         while let Some((epoch, _)) = self.queue.front()
             && *epoch < bound
         {
             let (epoch, changes) = self.queue.pop_front().expect("just seen");
-            send(handle, epoch, changes);
+            send(input, meters, epoch, changes);
         }
-        if *handle.time() < bound {
-            handle.advance_to(bound);
+        if *input.handle.time() < bound {
+            input.handle.advance_to(bound);
         }
     }
 }

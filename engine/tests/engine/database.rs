@@ -7,7 +7,7 @@ use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{
     Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, StateRead, TableWrite,
-    ViewStatus,
+    ViewMeters, ViewStatus,
 };
 use cenote_statestore::{Digest, Epoch, Pin, Result, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
@@ -144,6 +144,10 @@ impl Database {
             id,
             NewView {
                 id,
+                meters: Arc::new(ViewMeters::new(plan.nodes.len())),
+                errors: plan
+                    .errors_table()
+                    .map(|errors| self.new_table(errors, self.engine.workers())),
                 plan,
                 status,
                 table,

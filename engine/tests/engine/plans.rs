@@ -41,6 +41,10 @@ impl<F: Fn(&Row) -> Result<Option<Row>> + Send + Sync + 'static> RowProgram for 
         })
     }
 
+    fn is_fallible(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         "row by row".into()
     }
@@ -58,6 +62,10 @@ impl<F> fmt::Debug for Holds<F> {
 impl<F: Fn(&Row) -> Option<bool> + Send + Sync> Predicate for Holds<F> {
     fn evaluate(&self, given: &RecordBatch) -> Result<BooleanArray> {
         Ok(rows(given).iter().map(|row| (self.0)(row)).collect())
+    }
+
+    fn is_fallible(&self) -> bool {
+        true
     }
 
     fn describe(&self) -> String {

@@ -39,11 +39,14 @@ impl Database {
         snapshot: bool,
     ) -> Result<ChangeStream> {
         let Target::Versioned { readable, table, view } = self.target(&self.catalog(), name)? else {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "READ-0002",
-                format!("cannot subscribe to \"{name}\": changes of operator state are not supported yet"),
-            ));
+            let what = match name {
+                "cenote_catalog.errors" => {
+                    "all errors together are not supported yet; those of a view are cenote_state.<view>_errors"
+                }
+                _ => "changes of operator state are not supported yet",
+            };
+            let message = format!("cannot subscribe to \"{name}\": {what}");
+            return Err(Error::new(ErrorKind::Unsupported, "READ-0002", message));
         };
         if let (Some(view), Some(from)) = (&view, from)
             && from < view.created
@@ -66,8 +69,7 @@ impl Database {
         view: Option<Arc<MaterializedView>>,
     ) -> Error {
         let mut catalog = self.catalog.subscribe();
-        let is_own = Arc::ptr_eq(&table, &self.errors);
-        let is_gone = |catalog: &Arc<Catalog>| !is_own && !catalog.objects().any(|object| keeps(object, &table));
+        let is_gone = |catalog: &Arc<Catalog>| !catalog.objects().any(|object| keeps(object, &table));
         let dropped = catalog.wait_for(is_gone).map(|_| {
             let message = format!("cannot follow \"{name}\": it was dropped");
             Error::new(ErrorKind::Invalid, "READ-0006", message).sqlstate("42P01")
@@ -138,7 +140,13 @@ fn keeps(object: &Object, table: &Arc<VersionedTable>) -> bool {
                 .flatten()
                 .any(|versioned| Arc::ptr_eq(versioned, table))
         }
-        Object::MaterializedView(view) => Arc::ptr_eq(&view.versioned, table),
+        Object::MaterializedView(view) => {
+            let tables = [Some(&view.versioned), view.errors.as_ref()];
+            tables
+                .into_iter()
+                .flatten()
+                .any(|versioned| Arc::ptr_eq(versioned, table))
+        }
         Object::View(_) => false,
     }
 }

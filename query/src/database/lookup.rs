@@ -41,6 +41,17 @@ impl Database {
                     key_of_row,
                 })
             }
+            Target::Errors { tables, .. } => {
+                let pin = self.engine.pin_visible()?;
+                let all = concat_batches(&readable.columns, &tables.read(&pin).collect::<Result<Vec<_>>>()?)?;
+                let (rows, key_of_row) = matching(&all, &wanted, &arrays)?;
+                Ok(LookupRows {
+                    epoch: pin.epoch(),
+                    readable,
+                    rows,
+                    key_of_row,
+                })
+            }
             Target::State { table, .. } => {
                 let by_key = same_set(&wanted, &readable.key) && !readable.key.is_empty();
                 let in_order = wanted == readable.key;

@@ -89,6 +89,14 @@ impl Database {
                     object.name().to_string(),
                     failed,
                 );
+                add(
+                    "cenote_view_row_errors",
+                    "Rows of a view's inputs that its expressions fail on now.",
+                    "gauge",
+                    "name",
+                    object.name().to_string(),
+                    view.errors.as_ref().map_or(0, |errors| errors.statistics().rows),
+                );
             }
         }
         metrics

@@ -6,6 +6,7 @@ use crate::catalog::{Catalog, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
 use crate::outcome::BatchStream;
 use crate::parse::parse_expression;
+use crate::row_errors::ErrorTables;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -27,6 +28,8 @@ pub(super) enum Target {
         /// The view whose contents they are.
         view: Option<Arc<MaterializedView>>,
     },
+    /// What could not be read or worked on, of all sources and views.
+    Errors { readable: Readable, tables: ErrorTables },
     /// State of an operator: the newest epoch.
     State { readable: Readable, table: StateTable },
 }
@@ -34,7 +37,9 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn readable(&self) -> &Readable {
         match self {
-            Target::Versioned { readable, .. } | Target::State { readable, .. } => readable,
+            Target::Versioned { readable, .. } | Target::Errors { readable, .. } | Target::State { readable, .. } => {
+                readable
+            }
         }
     }
 }
@@ -48,12 +53,10 @@ impl Database {
             if let Some((table, columns, kind)) = contents(object) {
                 found.push(self.describe_versioned(PUBLIC, &table, columns, kind));
             }
-            if let Object::Table(table) = object
-                && let Some(offsets) = &table.offsets
-            {
-                let columns = offsets.schema().columns.clone();
-                found.push(self.describe_versioned(STATE_SCHEMA, offsets, columns, ReadableKind::State));
-            }
+        }
+        for (_, kept) in catalog.kept_states() {
+            let columns = kept.schema().columns.clone();
+            found.push(self.describe_versioned(STATE_SCHEMA, kept, columns, ReadableKind::State));
         }
         for view in catalog.materialized_views() {
             let sizes = self.engine.state_sizes(view.definition.id).await?;
@@ -143,18 +146,15 @@ impl Database {
                 Ok(Target::Versioned { readable, table, view })
             }
             STATE_SCHEMA => {
-                let offsets = catalog.objects().find_map(|object| match object {
-                    Object::Table(table) => table.offsets.clone().filter(|offsets| offsets.schema().name == name),
-                    _ => None,
-                });
-                if let Some(table) = offsets {
+                if let Some((object, table)) = catalog.kept_state(name) {
+                    let view = match object {
+                        Object::MaterializedView(view) => Some(view.clone()),
+                        _ => None,
+                    };
+                    let table = table.clone();
                     let columns = table.schema().columns.clone();
                     let readable = self.describe_versioned(STATE_SCHEMA, &table, columns, ReadableKind::State);
-                    return Ok(Target::Versioned {
-                        readable,
-                        table,
-                        view: None,
-                    });
+                    return Ok(Target::Versioned { readable, table, view });
                 }
                 let table = self.state_table(catalog, name)?;
                 self.check_view(&table.view)?;
@@ -164,14 +164,20 @@ impl Database {
                 })
             }
             "cenote_catalog" if name == "errors" => {
-                let table = self.errors.clone();
-                let columns = cenote_engine::visible_columns(&table.schema().columns);
-                let readable = self.describe_versioned("cenote_catalog", &table, columns, ReadableKind::Table);
-                Ok(Target::Versioned {
-                    readable,
-                    table,
-                    view: None,
-                })
+                let tables = ErrorTables::new(self.errors.clone(), catalog);
+                let (rows, bytes) = tables.size();
+                let readable = Readable {
+                    schema_name: "cenote_catalog".into(),
+                    name: name.into(),
+                    kind: ReadableKind::Table,
+                    columns: crate::row_errors::columns(),
+                    key: Vec::new(),
+                    key_unique: false,
+                    rows,
+                    bytes,
+                    epoch: self.epoch(),
+                };
+                Ok(Target::Errors { readable, tables })
             }
             _ => Err(catalog.missing(&format!("{schema}.{name}"))),
         }
@@ -258,6 +264,19 @@ impl Database {
                     source,
                 })
             }
+            Target::Errors { tables, .. } => {
+                let pin = match wanted {
+                    None => self.engine.pin_visible()?,
+                    Some(epoch) => self.pin_past(epoch)?,
+                };
+                Ok(OpenScan {
+                    schema,
+                    epoch: pin.epoch(),
+                    projection,
+                    filter,
+                    source: Source::Errors(Box::new(tables.read(&pin))),
+                })
+            }
             Target::State { table, .. } => {
                 let (epoch, mut rows) = self.engine.read_state(vec![table.read(None)]).await?;
                 if let Some(wanted) = wanted.filter(|wanted| *wanted != epoch) {
@@ -337,6 +356,7 @@ struct OpenScan {
 enum Source {
     Table(cenote_statestore::Scan),
     Rows(std::vec::IntoIter<RecordBatch>),
+    Errors(Box<dyn Iterator<Item = Result<RecordBatch>> + Send>),
 }
 
 impl OpenScan {
@@ -345,6 +365,7 @@ impl OpenScan {
             let next = match &mut self.source {
                 Source::Table(scan) => scan.next_batch(rows_max).transpose()?,
                 Source::Rows(rows) => Ok(rows.next()?),
+                Source::Errors(rows) => rows.next()?,
             };
             Some(next.and_then(|batch| {
                 let batch = match &self.filter {

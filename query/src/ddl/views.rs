@@ -9,7 +9,7 @@ use crate::session::{Commitment, canceled};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, Node, ViewPlan};
-use cenote_engine::{Commit, NewView, ViewStatus};
+use cenote_engine::{Commit, NewView, ViewMeters, ViewStatus};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::CreateView;
 use std::collections::HashSet;
@@ -207,12 +207,15 @@ impl Database {
             table: table.clone(),
         };
         let retention = self.engine().retention().clone();
+        let meters = Arc::new(ViewMeters::new(plan.nodes.len()));
         Ok(Arc::new(MaterializedView {
             definition,
             columns,
             plan: Arc::new(plan),
             versioned: Arc::new(VersionedTable::new(table, 1, false, retention, 0)),
+            errors: None,
             status: Arc::new(ViewStatus::failed(error)),
+            meters,
             created: Epoch::ZERO,
             reads: Vec::new(),
         }))
@@ -269,19 +272,17 @@ impl Database {
         } else {
             VIEW_HISTORY_BYTES
         };
-        let versioned = Arc::new(VersionedTable::new(
-            plan.table.clone(),
-            workers,
-            true,
-            retention,
-            history,
-        ));
+        let table = |schema| Arc::new(VersionedTable::new(schema, workers, true, retention.clone(), history));
+        let (versioned, errors) = (table(plan.table.clone()), plan.errors_table().map(table));
+        let meters = Arc::new(ViewMeters::new(plan.nodes.len()));
         let status = Arc::new(ViewStatus::default());
         let new = NewView {
             id: definition.id,
             plan: plan.clone(),
             status: status.clone(),
+            meters: meters.clone(),
             table: versioned.clone(),
+            errors: errors.clone(),
             replays,
         };
         let created: Epoch = self
@@ -300,7 +301,9 @@ impl Database {
             plan: Arc::new(plan),
             definition,
             versioned,
+            errors,
             status,
+            meters,
             created,
             reads,
         }))

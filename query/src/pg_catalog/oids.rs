@@ -52,6 +52,8 @@ pub(super) enum Part {
     UniqueConstraint(usize),
     /// A table's CHECK, by its position among them.
     Check(usize),
+    /// The errors of a view's rows.
+    Errors,
     /// A state table of a view, by its position among them.
     State(usize),
 }
@@ -62,6 +64,7 @@ pub(super) fn of(collection: CollectionId, part: Part) -> Oid {
         Part::Relation => 0,
         Part::KeyIndex => 1,
         Part::KeyConstraint => 2,
+        Part::Errors => 3,
         Part::UniqueIndex(position) => FIRST_UNIQUE + 2 * (position as u64 % UNIQUE_MAX),
         Part::UniqueConstraint(position) => FIRST_UNIQUE + 2 * (position as u64 % UNIQUE_MAX) + 1,
         Part::Check(position) => FIRST_CHECK + position as u64 % (PER_COLLECTION - FIRST_CHECK),

@@ -121,10 +121,8 @@ impl SystemCatalog {
             let indexes = view.catalog.indexes_of(object.id());
             relation.keys.extend(indexes.map(|index| of_index(index, object)));
             all.push(relation);
-            if let Object::Table(table) = object {
-                all.extend(of_offsets(table));
-            }
         }
+        all.extend(of_kept_states(view));
         all.extend(of_states(view));
         Ok(SystemCatalog::new(all, view.settings.clone()))
     }
@@ -326,13 +324,22 @@ fn size_of(table: &cenote_statestore::VersionedTable) -> (u64, u64) {
     (statistics.rows, statistics.bytes)
 }
 
-fn of_offsets(table: &Table) -> Option<Relation> {
-    let offsets = table.offsets.as_ref()?;
-    let oid = oids::of(table.definition.offsets?, Part::Relation);
-    let (schema, columns) = (offsets.schema(), columns_of(&offsets.schema().columns, false));
-    let mut relation = Relation::system(oid, oids::CENOTE_STATE, &schema.name, Kind::Table, columns);
-    relation.size = Some(size_of(offsets));
-    Some(relation)
+/// The relations of state tables that are kept: offsets and errors.
+fn of_kept_states(view: &ReadView) -> impl Iterator<Item = Relation> {
+    view.catalog.kept_states().map(|(object, kept)| {
+        let oid = match object {
+            Object::Table(table) => table
+                .definition
+                .offsets
+                .map(|offsets| oids::of(offsets, Part::Relation)),
+            _ => None,
+        };
+        let oid = oid.unwrap_or_else(|| oids::of(object.id(), Part::Errors));
+        let (schema, columns) = (kept.schema(), columns_of(&kept.schema().columns, false));
+        let mut relation = Relation::system(oid, oids::CENOTE_STATE, &schema.name, Kind::Table, columns);
+        relation.size = Some(size_of(kept));
+        relation
+    })
 }
 
 fn of_states(view: &ReadView) -> Vec<Relation> {
@@ -360,7 +367,7 @@ async fn system_tables(view: &ReadView) -> Result<&'static [Relation]> {
         for (position, name) in crate::system::TABLES.iter().enumerate() {
             let columns: SchemaRef = match crate::system::system_table(view, name).await? {
                 Some(rows) => rows.schema(),
-                None => cenote_engine::visible_columns(&view.database.errors().schema().columns),
+                None => crate::row_errors::columns(),
             };
             let oid = oids::SYSTEM_TABLES + position as Oid;
             let columns = columns_of(&columns, false);

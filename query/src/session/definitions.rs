@@ -1,6 +1,7 @@
 //! Changes of the catalog: each is one commit of its own, done whole whatever becomes of who asked for it.
 
 use super::{Session, created, first_words};
+use crate::catalog::Object;
 use crate::error::unsupported;
 use crate::outcome::Outcome;
 use crate::parse::Statement;
@@ -37,7 +38,11 @@ impl Session {
                 } else {
                     "CREATE VIEW"
                 };
-                Ok(created(tag, made, &create.name.to_string()))
+                let mut outcome = created(tag, made, &create.name.to_string());
+                if let Outcome::Command { notices, .. } = &mut outcome {
+                    notices.extend(self.rows_left_out(&create.name).filter(|_| made));
+                }
+                Ok(outcome)
             }
             Ast::CreateIndex(create) => {
                 let (database, create) = (self.database.clone(), create.clone());
@@ -98,6 +103,19 @@ impl Session {
         });
         task.await
             .map_err(|error| Error::bug(format!("the creation of a view broke off: {error}")))?
+    }
+
+    /// What to tell whoever has made a view that its expressions fail on rows of.
+    fn rows_left_out(&self, name: &ObjectName) -> Option<String> {
+        let (catalog, name) = (self.database.catalog(), crate::ddl::object_name(name).ok()?);
+        let Object::MaterializedView(view) = catalog.get(&name)? else {
+            return None;
+        };
+        let rows = view.errors.as_ref()?.statistics().rows;
+        let left_out = format!(
+            "{rows} rows that expressions fail on are left out of \"{name}\"; SHOW ERRORS FOR {name} lists them"
+        );
+        (rows > 0).then_some(left_out)
     }
 
     pub(super) async fn drop_objects(

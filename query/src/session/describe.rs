@@ -84,6 +84,7 @@ impl Session {
 
     fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
         match parsed {
+            Parsed::Inspect(inspection) => self.columns_of_inspection(inspection).map(Some),
             Parsed::Show(words) => Ok(Some(crate::show::columns(words)?)),
             Parsed::Subscribe { name, .. } => {
                 let readable = self.database.readable(&crate::ddl::object_name(name)?)?;

@@ -19,7 +19,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Name that a query's own view has in messages and state names.
@@ -164,7 +164,7 @@ fn refuse_past(ast: &Ast) -> Result<()> {
 
 fn expanded(ast: &Ast, catalog: &crate::catalog::Catalog) -> Ast {
     let mut expanded = ast.clone();
-    match crate::expand::expand_views(&mut expanded, catalog) {
+    match crate::expand::expand_views(&mut expanded, catalog, &BTreeSet::new()) {
         Ok(()) => expanded,
         Err(_) => ast.clone(),
     }

@@ -6,9 +6,9 @@ use crate::kernel::{JoinKernel, Kernel};
 use crate::models::join::{results, state};
 use crate::plan::{Join, JoinKind, Node, Predicate};
 use crate::rows::{Bag, Cell, Churn, Random, Row, array, changes, cut, rows, schema, with_seeds};
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use cenote_statestore::{Changes, ErrorKind, Result};
+use cenote_statestore::{Changes, Epoch, ErrorKind, Result};
 use std::sync::Arc;
 
 const KINDS: [JoinKind; 6] = [
@@ -33,6 +33,10 @@ impl Less {
 impl Predicate for Less {
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         Ok(rows(batch).iter().map(|row| self.holds(row)).collect())
+    }
+
+    fn is_fallible(&self) -> bool {
+        true
     }
 
     fn describe(&self) -> String {
@@ -352,13 +356,17 @@ fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
 }
 
 #[test]
-fn a_failing_condition_fails_the_join() {
+fn pairs_that_the_condition_fails_on_do_not_match_and_are_told_of() {
     #[derive(Debug)]
     struct Failing;
     impl Predicate for Failing {
         fn evaluate(&self, _: &RecordBatch) -> Result<BooleanArray> {
             Err(arrow::error::ArrowError::DivideByZero.into())
         }
+        fn is_fallible(&self) -> bool {
+            true
+        }
+
         fn describe(&self) -> String {
             "1 / 0 = 1".into()
         }
@@ -368,12 +376,30 @@ fn a_failing_condition_fails_the_join() {
         ..join(JoinKind::Inner, 1, false, false)
     };
     let row = vec![Cell::text("a"), Cell::Null, Cell::Null];
-    let mut drive = Drive::new(JoinKernel::new(&node));
-    drive
-        .epoch(&[(0, changes(&node.left_schema, &[(row.clone(), 1)]))])
-        .unwrap();
-    let error = drive
-        .epoch(&[(1, changes(&node.right_schema, &[(row, 1)]))])
-        .unwrap_err();
-    assert_eq!(error.state(), "22012");
+    let mut kernel = JoinKernel::new(&node);
+    let mut output = Vec::new();
+    let steps = [
+        (0, 2, None),
+        (1, 3, Some(6)),
+        (0, -1, Some(-3)),
+        (1, -3, Some(-3)),
+        (0, -1, None),
+    ];
+    for (input, weight, told) in steps {
+        let schema = if input == 0 {
+            &node.left_schema
+        } else {
+            &node.right_schema
+        };
+        kernel
+            .push(input, &changes(schema, &[(row.clone(), weight)]), &mut output)
+            .unwrap();
+        kernel.finish(Epoch(1), &mut output).unwrap();
+        let errors = kernel.take_errors().unwrap();
+        assert_eq!(errors.as_ref().map(|errors| errors.weights().get(0)), told);
+        if let Some(errors) = errors {
+            assert_eq!(errors.rows().column(2).as_string::<i32>().value(0), "22012");
+        }
+    }
+    assert!(output.is_empty());
 }
