@@ -157,6 +157,14 @@ CASES = [
      '1, 10; 1, 10; 2, NULL; 3, 7; 3, 7; 4, NULL; NULL, NULL; NULL, NULL',
      '1, NULL; 2, NULL; 2, NULL; 3, 7; 3, 7; 4, NULL; 5, NULL; NULL, NULL; NULL, NULL',
      '1, NULL; 2, NULL; 2, NULL; 3, NULL; 3, NULL; 4, NULL; 5, NULL; NULL, NULL; NULL, NULL'),
+    ('SELECT o.id, q.tag FROM sq_o o LEFT JOIN sq_q q ON o.id = q.id AND EXISTS (SELECT 1 FROM sq_p p WHERE p.tag = q.tag AND p.id = o.id)',
+     '1, 5; 2, NULL; 3, 3; 3, 3; 4, NULL; NULL, NULL; NULL, NULL',
+     '1, NULL; 2, NULL; 2, NULL; 3, 3; 3, 3; 4, NULL; 5, NULL; NULL, NULL; NULL, NULL',
+     '1, NULL; 2, NULL; 2, NULL; 3, NULL; 3, NULL; 4, NULL; 5, NULL; NULL, NULL; NULL, NULL'),
+    ('SELECT o.id, o.tag, q.id AS q FROM sq_o o RIGHT JOIN sq_q q ON o.tag <= q.tag AND o.id NOT IN (SELECT p.id FROM sq_p p WHERE p.tag = q.tag)',
+     '3, 3, 1; 3, 3, 1; NULL, NULL, 3; NULL, NULL, 3; NULL, NULL, 4',
+     '1, 5, 1; 3, 3, 1; 3, 3, 1; NULL, 5, 1; NULL, NULL, 3; NULL, NULL, 4',
+     '1, 5, 4; 2, 9, 4; 2, 9, 4; 3, 3, 4; 3, 3, 4; 4, 7, 4; NULL, 5, 4'),
     ('SELECT id, count(*) AS n FROM sq_o GROUP BY id HAVING count(*) > (SELECT count(*) FROM sq_p p WHERE p.id = sq_o.id)',
      '2, 1; 4, 1; NULL, 2',
      '1, 1; 2, 2; NULL, 2',
@@ -317,6 +325,22 @@ def test_a_value_of_two_rows_is_an_error(server, db, name):
     with pytest.raises(psycopg.Error) as raised:
         db.execute(f"SELECT * FROM {name}_v")
     assert "more than one row returned by a subquery" in str(raised.value)
+
+
+def dataflow(db, query):
+    lines = [line for line, in db.execute(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {query}").fetchall()]
+    return [line.split()[1] for line in lines[lines.index("dataflow:"):] if line.startswith("  #")]
+
+
+def test_usual_subqueries_are_plain_joins(db, name):
+    db.execute(f"CREATE TABLE {name}_o (id INT NOT NULL, n INT)")
+    db.execute(f"CREATE TABLE {name}_p (id BIGINT PRIMARY KEY, n INT)")
+    rows, other = f"SELECT id FROM {name}_o o", f"FROM {name}_p p WHERE p.id = o.id"
+    assert dataflow(db, f"{rows} WHERE EXISTS (SELECT 1 {other} AND p.n > o.n)").count("join") == 1
+    assert dataflow(db, f"{rows} WHERE id NOT IN (SELECT id FROM {name}_p)").count("join") == 1
+    assert "aggregate" not in dataflow(db, f"SELECT id, (SELECT p.n {other}) AS n FROM {name}_o o")
+    counted = dataflow(db, f"SELECT id, (SELECT count(*) FROM {name}_p p WHERE p.n = o.n) AS n FROM {name}_o o")
+    assert (counted.count("join"), counted.count("aggregate")) == (1, 1)
 
 
 def test_a_subquery_whose_rows_change_from_call_to_call_is_refused(db, name):

@@ -59,16 +59,23 @@ impl Quantified {
     pub(super) fn tests(self, schema: &DFSchema) -> Result<Vec<(LogicalPlan, bool)>> {
         match self {
             Quantified::Exists(exists) => Ok(vec![((*exists.subquery.subquery).clone(), exists.negated)]),
-            Quantified::In(test) if !test.negated => {
-                Ok(vec![(equal_to(&test.expr, &test.subquery, schema)?, false)])
-            }
+            Quantified::In(test) if !test.negated => Ok(vec![(equal_to(&test.expr, &test.subquery, schema)?, false)]),
             Quantified::In(test) => {
                 let mut none = vec![(equal_to(&test.expr, &test.subquery, schema)?, true)];
-                none.extend(unknown(&test.expr, &test.subquery, schema)?.into_iter().map(|plan| (plan, true)));
+                none.extend(
+                    unknown(&test.expr, &test.subquery, schema)?
+                        .into_iter()
+                        .map(|plan| (plan, true)),
+                );
                 Ok(none)
             }
             Quantified::Compared(comparison) => {
-                let SetComparison { expr, subquery, op, quantifier } = comparison;
+                let SetComparison {
+                    expr,
+                    subquery,
+                    op,
+                    quantifier,
+                } = comparison;
                 let value = as_seen_within(*expr, schema)?;
                 let compared = |own: Expr| binary_expr(value, op, own);
                 Ok(vec![match quantifier {
@@ -84,10 +91,14 @@ impl Quantified {
 fn with_condition(subquery: &Subquery, condition: impl FnOnce(Expr) -> Expr) -> Result<LogicalPlan> {
     let plan = &subquery.subquery;
     let (own, input) = match plan.as_ref() {
-        LogicalPlan::Projection(projection) if projection.expr.len() == 1 && !projection.expr[0].is_volatile() => {
-            (projection.expr[0].clone().unalias_nested().data, projection.input.clone())
-        }
-        _ => (Expr::Column(Column::from(plan.schema().qualified_field(0))), plan.clone()),
+        LogicalPlan::Projection(projection) if projection.expr.len() == 1 && !projection.expr[0].is_volatile() => (
+            projection.expr[0].clone().unalias_nested().data,
+            projection.input.clone(),
+        ),
+        _ => (
+            Expr::Column(Column::from(plan.schema().qualified_field(0))),
+            plan.clone(),
+        ),
     };
     Ok(LogicalPlan::Filter(Filter::try_new(condition(own), input)?))
 }
@@ -221,7 +232,12 @@ impl<'a> Attaching<'a> {
     }
 
     fn compared(&mut self, comparison: SetComparison) -> Result<Expr> {
-        let SetComparison { expr, subquery, op, quantifier } = comparison;
+        let SetComparison {
+            expr,
+            subquery,
+            op,
+            quantifier,
+        } = comparison;
         let value = as_seen_within(*expr, self.current.schema())?;
         let compared = |own: Expr| binary_expr(value.clone(), op, own);
         let decided = quantifier == SetQuantifier::Any;
@@ -230,7 +246,9 @@ impl<'a> Attaching<'a> {
             SetQuantifier::All => compared(own).is_false(),
         })?;
         let unknown = with_condition(&subquery, |own| compared(own).is_null())?;
-        let value = when(exists(deciding), lit(decided)).when(exists(unknown), null()).otherwise(lit(!decided))?;
+        let value = when(exists(deciding), lit(decided))
+            .when(exists(unknown), null())
+            .otherwise(lit(!decided))?;
         self.replaced(value, false)
     }
 
@@ -300,11 +318,7 @@ impl<'a> Attaching<'a> {
     }
 
     /// An aggregation grouped by the domain's columns: no row where it is over no rows.
-    fn aggregation(
-        &mut self,
-        node: &LogicalPlan,
-        aggregate: &Aggregate,
-    ) -> Result<(Domain, Flat)> {
+    fn aggregation(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<(Domain, Flat)> {
         let rows = self.rows_for(node)?;
         let domain = Domain::of(node, &rows)?;
         let flat = match domain.outer.is_empty() {
@@ -384,6 +398,9 @@ impl Rewrite {
     /// One row where a plan has rows, none where it has none.
     pub(super) fn existence(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let (mark, _) = column_of(lit(true), &self.name("found"), "mark");
-        different(LogicalPlan::Projection(Projection::try_new(vec![mark], Arc::new(plan))?))
+        different(LogicalPlan::Projection(Projection::try_new(
+            vec![mark],
+            Arc::new(plan),
+        )?))
     }
 }

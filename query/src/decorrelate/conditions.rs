@@ -102,7 +102,11 @@ impl Rewrite {
         }
         let relation = self.name("match");
         let columns = named.iter().enumerate().map(|(index, column)| {
-            column_of(Expr::Column(column.clone()), &relation, &format!("{}_{index}", column.name))
+            column_of(
+                Expr::Column(column.clone()),
+                &relation,
+                &format!("{}_{index}", column.name),
+            )
         });
         let (exprs, renamed): (Vec<Expr>, Vec<_>) = columns.unzip();
         let conditions = conditions.into_iter().map(|condition| {

@@ -85,7 +85,10 @@ impl Flattening<'_> {
             LogicalPlan::Sort(sort) => match sort.fetch {
                 None => self.plan(&sort.input),
                 Some(fetch) => {
-                    let range = Range { skip: 0, fetch: Some(fetch) };
+                    let range = Range {
+                        skip: 0,
+                        fetch: Some(fetch),
+                    };
                     self.first_rows(range, &sort.expr, &sort.input)
                 }
             },
@@ -99,7 +102,10 @@ impl Flattening<'_> {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Window(window) => self.window(plan, window),
-            other => Err(unsupported(format!("an outer column in {} of a subquery", other.display()))),
+            other => Err(unsupported(format!(
+                "an outer column in {} of a subquery",
+                other.display()
+            ))),
         }
     }
 
@@ -131,7 +137,8 @@ impl Flattening<'_> {
     /// A plan that takes nothing from outside, once for each row of the domain.
     fn for_each(&mut self, plan: &LogicalPlan) -> Result<Flat> {
         let rows = self.rows()?;
-        if matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row) && plan.schema().fields().is_empty()
+        if matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row)
+            && plan.schema().fields().is_empty()
         {
             return Ok(rows);
         }
@@ -189,7 +196,14 @@ impl Flattening<'_> {
                 None => residual.push(inside(&condition)?),
             }
         }
-        let mut plan = joined(rows.plan, pulled.base, JoinType::Inner, on, false, conjunction(residual))?;
+        let mut plan = joined(
+            rows.plan,
+            pulled.base,
+            JoinType::Inner,
+            on,
+            false,
+            conjunction(residual),
+        )?;
         if let Some(nested) = conjunction(nested) {
             plan = LogicalPlan::Filter(Filter::try_new(nested, Arc::new(plan))?);
         }
@@ -205,7 +219,13 @@ impl Flattening<'_> {
     fn keys(&self, pulled: &Pulled) -> Result<Option<Vec<(usize, Expr)>>> {
         let mut keys: Vec<Option<(usize, Expr)>> = vec![None; self.domain.outer.len()];
         let schema = pulled.base.schema();
-        for (condition, (own, outer)) in pulled.conditions.iter().map(equality).enumerate().filter_map(with_sides) {
+        for (condition, (own, outer)) in pulled
+            .conditions
+            .iter()
+            .map(equality)
+            .enumerate()
+            .filter_map(with_sides)
+        {
             let whole = as_outer(outer.clone(), schema)?;
             let Some(position) = self.domain.position(&whole) else {
                 continue;
@@ -255,9 +275,11 @@ impl Flattening<'_> {
         let flat = self.plan(&alias.input)?;
         let mut exprs: Vec<Expr> = flat.columns.iter().cloned().map(Expr::Column).collect();
         let own = alias.input.schema().columns().into_iter().zip(alias.schema.iter());
-        exprs.extend(own.map(|(column, (relation, field))| {
-            Expr::Column(column).alias_qualified(relation.cloned(), field.name())
-        }));
+        exprs.extend(
+            own.map(|(column, (relation, field))| {
+                Expr::Column(column).alias_qualified(relation.cloned(), field.name())
+            }),
+        );
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(flat.plan))?);
         Ok(Flat { plan, ..flat })
     }
@@ -280,10 +302,14 @@ impl Flattening<'_> {
     }
 
     fn aggregate(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<Flat> {
-        if let [Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_) | GroupingSet::GroupingSets(_)), ..] =
-            aggregate.group_expr.as_slice()
+        if let [
+            Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_) | GroupingSet::GroupingSets(_)),
+            ..,
+        ] = aggregate.group_expr.as_slice()
         {
-            return Err(unsupported("an outer column under GROUPING SETS, ROLLUP or CUBE in a subquery"));
+            return Err(unsupported(
+                "an outer column under GROUPING SETS, ROLLUP or CUBE in a subquery",
+            ));
         }
         let flat = self.plan(&aggregate.input)?;
         let grouped = self.grouped(node, &flat)?;
@@ -358,16 +384,21 @@ impl Flattening<'_> {
             let (mut exprs, _) = self.domain_columns(&name, domain);
             let own = input.schema().columns().into_iter().enumerate();
             exprs.extend(own.map(|(index, column)| column_of(Expr::Column(column), &name, &index.to_string()).0));
-            inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(flat.plan))?)));
+            inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(
+                exprs,
+                Arc::new(flat.plan),
+            )?)));
         }
         let plan = LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?);
         let mut given: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let own = given.split_off(self.domain.outer.len());
         let name = self.rewrite.name("outer");
         let (mut exprs, columns) = self.domain_columns(&name, given);
-        exprs.extend(own.into_iter().zip(union.schema.iter()).map(|(expr, (relation, field))| {
-            expr.alias_qualified(relation.cloned(), field.name())
-        }));
+        exprs.extend(
+            own.into_iter()
+                .zip(union.schema.iter())
+                .map(|(expr, (relation, field))| expr.alias_qualified(relation.cloned(), field.name())),
+        );
         Ok(Flat {
             plan: LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?),
             columns,
@@ -400,7 +431,9 @@ fn is_exact(data_type: &DataType) -> bool {
 /// Columns beside those that they are equal to.
 pub(super) fn pairs(left: &[Column], right: &[Column]) -> Vec<(Expr, Expr)> {
     let pairs = left.iter().cloned().zip(right.iter().cloned());
-    pairs.map(|(left, right)| (Expr::Column(left), Expr::Column(right))).collect()
+    pairs
+        .map(|(left, right)| (Expr::Column(left), Expr::Column(right)))
+        .collect()
 }
 
 pub(super) fn filtered(plan: LogicalPlan, conditions: Vec<Expr>) -> Result<LogicalPlan> {

@@ -4,8 +4,8 @@ use super::attach::Attaching;
 use super::flatten::{Domain, Flat, Flattening, filtered, joined, pairs};
 use super::outer::{has_subquery, in_plan, is_correlated, outer_expressions};
 use super::{Rewrite, only_columns, unsupported};
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, NullEquality};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ExprSchema, JoinConstraint, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -112,7 +112,8 @@ impl Rewrite {
         let mut above = Vec::new();
         let mut kept = Vec::new();
         let (mut left, mut right) = ((*join.left).clone(), (*join.right).clone());
-        for part in join.filter.clone().map(split_conjunction_owned).unwrap_or_default() {
+        let parts = join.filter.clone().map(split_conjunction_owned).unwrap_or_default();
+        for part in parts {
             if !has_subquery(&part)? {
                 kept.push(part);
             } else if join.join_type == JoinType::Inner {
@@ -126,7 +127,7 @@ impl Rewrite {
                 let side = match (all_in(&join.right), all_in(&join.left)) {
                     (true, _) => &mut right,
                     (_, true) => &mut left,
-                    _ => return Err(unsupported("a subquery over columns of both sides in ON of an outer join")),
+                    _ => return self.of_both_sides(join),
                 };
                 let mut values = Attaching::over(self, side.clone());
                 kept.push(values.replaced(part, false)?);
@@ -142,6 +143,47 @@ impl Rewrite {
         let plan = joined(left, right, join.join_type, join.on, null_safe, conjunction(kept))?;
         let plan = only_columns(plan, &join.schema)?;
         self.plan(filtered(plan, above)?)
+    }
+
+    /// An outer join with a subquery over columns of both sides in its condition: for each row of the side that is kept,
+    /// the rows of the other one under the condition.
+    fn of_both_sides(&mut self, join: Join) -> Result<LogicalPlan> {
+        let (kept, other) = match join.join_type {
+            JoinType::Left => (join.left, join.right),
+            JoinType::Right => (join.right, join.left),
+            _ => {
+                return Err(unsupported(
+                    "a subquery over columns of both sides in ON of a FULL JOIN",
+                ));
+            }
+        };
+        let equal = join.on.into_iter().map(|(left, right)| left.eq(right));
+        let mut conditions = Vec::new();
+        for condition in equal.chain(join.filter) {
+            let seen = condition.transform_up(|part| match part {
+                Expr::Column(column) if other.schema().maybe_index_of_column(&column).is_none() => {
+                    let field = kept.schema().field_from_column(&column)?.clone();
+                    Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+                }
+                part => Ok(Transformed::no(part)),
+            });
+            conditions.push(seen?.data);
+        }
+        let inner = filtered((*other).clone(), conditions)?;
+        let nulls = NullEquality::NullEqualsNothing;
+        let each = Join::try_new(
+            kept,
+            other,
+            Vec::new(),
+            None,
+            JoinType::Left,
+            JoinConstraint::On,
+            nulls,
+            false,
+        )?;
+        let plan = self.lateral(each, inner)?;
+        let columns = join.schema.columns().into_iter().map(Expr::Column).collect();
+        Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
     }
 }
 
@@ -202,7 +244,10 @@ impl Flattening<'_> {
         let local = join.left.schema().join(join.right.schema())?;
         let inside = |expr: &Expr| self.inside(expr.clone(), &local, &flat.columns);
         let on = join.on.iter().map(|(left, right)| Ok((inside(left)?, inside(right)?)));
-        Ok((on.collect::<Result<_>>()?, join.filter.as_ref().map(inside).transpose()?))
+        Ok((
+            on.collect::<Result<_>>()?,
+            join.filter.as_ref().map(inside).transpose()?,
+        ))
     }
 
     /// The join of sides that hold the domain both.
@@ -222,7 +267,14 @@ impl Flattening<'_> {
             conditions.extend(own.iter().map(|(left, _)| left.clone().is_not_null()));
         }
         on.extend(own);
-        let plan = joined(left.plan, right.plan, join.join_type, on, !never_null, conjunction(conditions))?;
+        let plan = joined(
+            left.plan,
+            right.plan,
+            join.join_type,
+            on,
+            !never_null,
+            conjunction(conditions),
+        )?;
         match join.join_type {
             JoinType::Full => self.either(plan, join, left.columns, right.columns, never_null),
             JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => Ok(Flat {
@@ -273,4 +325,3 @@ impl Flattening<'_> {
         self.with_sides(join, flat.plan.clone(), right, flat)
     }
 }
-

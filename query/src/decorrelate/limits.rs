@@ -64,7 +64,9 @@ impl Flattening<'_> {
         }
         let plan = super::flatten::filtered(window, kept)?;
         let own = input.schema().columns().into_iter().map(Expr::Column);
-        let plan = LogicalPlanBuilder::from(plan).project(domain.into_iter().chain(own))?.build()?;
+        let plan = LogicalPlanBuilder::from(plan)
+            .project(domain.into_iter().chain(own))?
+            .build()?;
         Ok(Flat { plan, ..flat })
     }
 }

@@ -128,7 +128,10 @@ pub(super) fn in_expression(
 ) -> Result<Transformed<Expr>> {
     expr.transform_down(|expr| {
         if let Some((column, whole)) = outer_expression(&expr) {
-            if hidden.iter().any(|schema| schema.maybe_index_of_column(&column).is_some()) {
+            if hidden
+                .iter()
+                .any(|schema| schema.maybe_index_of_column(&column).is_some())
+            {
                 return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
             }
             return Ok(match replace(&whole, !hidden.is_empty()) {

@@ -83,11 +83,7 @@ fn pull_join(join: &Join) -> Result<Option<Pulled>> {
 }
 
 /// Moves the conditions that name outer columns; gives the others back.
-fn apart(
-    all: Vec<Expr>,
-    schema: &datafusion::common::DFSchema,
-    conditions: &mut Vec<Expr>,
-) -> Result<Vec<Expr>> {
+fn apart(all: Vec<Expr>, schema: &datafusion::common::DFSchema, conditions: &mut Vec<Expr>) -> Result<Vec<Expr>> {
     let mut local = Vec::new();
     for condition in all {
         match outer_parts(&condition, schema)?.is_empty() {

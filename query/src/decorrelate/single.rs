@@ -5,7 +5,9 @@ use arrow::datatypes::{DataType, Int64Type};
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use std::sync::Arc;
 
 /// `only_row(value, rows)`: the value, if it is of at most one row.

@@ -1,8 +1,11 @@
 //! Groups of one row each: a key of the input is among the columns that it is grouped by, so nothing is kept for them.
 
-use super::{Lowered, Lowering};
+use super::{Lowered, Lowering, not_supported};
 use cenote_statestore::Result;
 use datafusion::logical_expr::{Aggregate, Expr, lit};
+
+/// What is refused: a value that a scalar subquery gives, of a type without a greatest one.
+const ONE_OF_MANY: &str = "first_value(), or a scalar subquery of this type whose rows no primary key tells apart";
 
 impl Lowering {
     /// Lowers an aggregation over groups of one row as a projection; `None`: it is another one.
@@ -24,11 +27,18 @@ impl Lowering {
         };
         let covered = |key: &Vec<usize>| key.iter().all(|column| groups.contains(column));
         if !input.key.as_ref().is_some_and(covered) {
-            return Ok(None);
+            return match aggregate.aggr_expr.first().is_some_and(is_first_value) {
+                true => Err(not_supported(ONE_OF_MANY)),
+                false => Ok(None),
+            };
         }
         let exprs: Vec<Expr> = aggregate.group_expr.iter().cloned().chain(values).collect();
         self.project(input, &exprs, &aggregate.schema, &[]).map(Some)
     }
+}
+
+fn is_first_value(call: &Expr) -> bool {
+    matches!(call, Expr::AggregateFunction(function) if function.func.name() == "first_value")
 }
 
 /// What an aggregate is over one row.
