@@ -21,6 +21,7 @@
 mod attach;
 mod conditions;
 mod flatten;
+mod groups;
 mod joins;
 mod limits;
 mod outer;

@@ -16,8 +16,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Filter, GroupingSet, Join, Limit, LogicalPlan, LogicalPlanBuilder,
-    Projection, SubqueryAlias, Union, Window,
+    Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection,
+    SubqueryAlias, Union, Window,
 };
 use std::sync::Arc;
 
@@ -46,7 +46,12 @@ impl Domain {
     /// 0A000: the subquery takes what the rows do not have.
     pub(super) fn of(subquery: &LogicalPlan, rows: &LogicalPlan) -> Result<Domain> {
         let outer = outer_expressions(subquery)?;
-        let fields = outer.iter().map(|expr| Ok(expr.to_field(rows.schema())?.1));
+        let fields = outer.iter().map(|expr| {
+            let field = expr.to_field(rows.schema())?.1;
+            let column = expr.column_refs().into_iter().next();
+            let name = column.map_or_else(|| field.name().clone(), |column| column.name.clone());
+            Ok(Arc::new(field.as_ref().clone().with_name(name)))
+        });
         Ok(Domain {
             fields: fields.collect::<Result<_>>()?,
             outer,
@@ -110,12 +115,15 @@ impl Flattening<'_> {
     }
 
     /// The domain's rows, under a name of their own.
-    fn rows(&mut self) -> Result<Flat> {
+    pub(super) fn rows(&mut self) -> Result<Flat> {
         let source = super::joins::domain_source(&self.domain.source)?;
-        let name = self.rewrite.name("outer");
-        let distinct = Aggregate::try_new(Arc::new(source), self.domain.outer.clone(), Vec::new())?;
+        // Under names of their own: that of a cast is its column's. The same ones each time, so that a view keeps them once.
+        let (values, given) = self.domain_columns("domain", self.domain.outer.clone());
+        let values = LogicalPlan::Projection(Projection::try_new(values, Arc::new(source))?);
+        let given: Vec<Expr> = given.into_iter().map(Expr::Column).collect();
+        let distinct = Aggregate::try_new(Arc::new(values), given.clone(), Vec::new())?;
         let distinct = LogicalPlan::Aggregate(distinct);
-        let given: Vec<Expr> = distinct.schema().columns().into_iter().map(Expr::Column).collect();
+        let name = self.rewrite.name("outer");
         let (exprs, columns) = self.domain_columns(&name, given);
         let never_null = self.domain.fields.iter().all(|field| !field.is_nullable());
         let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(distinct))?);
@@ -299,56 +307,6 @@ impl Flattening<'_> {
             }
             other => self.first_rows(range, &[], other),
         }
-    }
-
-    fn aggregate(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<Flat> {
-        if let [
-            Expr::GroupingSet(GroupingSet::Rollup(_) | GroupingSet::Cube(_) | GroupingSet::GroupingSets(_)),
-            ..,
-        ] = aggregate.group_expr.as_slice()
-        {
-            return Err(unsupported(
-                "an outer column under GROUPING SETS, ROLLUP or CUBE in a subquery",
-            ));
-        }
-        let flat = self.plan(&aggregate.input)?;
-        let grouped = self.grouped(node, &flat)?;
-        if !aggregate.group_expr.is_empty() {
-            return Ok(Flat { plan: grouped, ..flat });
-        }
-        // Without groups there is a row for every row of the domain, also where there is nothing to aggregate.
-        let rows = self.rows()?;
-        let name = self.rewrite.name("group");
-        let own: Vec<Expr> = flat.columns.iter().cloned().map(Expr::Column).collect();
-        let (mut exprs, columns) = self.domain_columns(&name, own);
-        exprs.extend(aggregate.schema.columns().into_iter().map(Expr::Column));
-        let grouped = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(grouped))?);
-        let on = pairs(&rows.columns, &columns);
-        let null_safe = !(rows.never_null || flat.never_null);
-        let plan = joined(rows.plan, grouped, JoinType::Left, on, null_safe, None)?;
-        let mut exprs: Vec<Expr> = rows.columns.iter().cloned().map(Expr::Column).collect();
-        for (column, call) in aggregate.schema.columns().into_iter().zip(&aggregate.aggr_expr) {
-            let (relation, own) = (column.relation.clone(), column.name.clone());
-            let value = super::values::or_default(Expr::Column(column), call, &aggregate.schema)?;
-            exprs.push(value.alias_qualified(relation, own));
-        }
-        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-        Ok(Flat {
-            plan,
-            columns: rows.columns,
-            never_null: rows.never_null,
-        })
-    }
-
-    /// An aggregation with the domain's columns among its keys.
-    pub(super) fn grouped(&self, node: &LogicalPlan, flat: &Flat) -> Result<LogicalPlan> {
-        let LogicalPlan::Aggregate(inside) = self.all_inside(node, &flat.columns)? else {
-            return Ok(node.clone());
-        };
-        let mut keys: Vec<Expr> = flat.columns.iter().cloned().map(Expr::Column).collect();
-        keys.extend(inside.group_expr);
-        let grouped = Aggregate::try_new(Arc::new(flat.plan.clone()), keys, inside.aggr_expr)?;
-        Ok(LogicalPlan::Aggregate(grouped))
     }
 
     fn window(&mut self, node: &LogicalPlan, window: &Window) -> Result<Flat> {
