@@ -15,6 +15,7 @@ mod constraints;
 mod copy;
 mod database;
 mod ddl;
+mod decorrelate;
 mod dml;
 mod error;
 mod expand;

@@ -12,8 +12,8 @@
 mod aggregate;
 mod grouping_sets;
 mod join;
-mod not_in;
 mod order;
+mod single;
 
 use crate::program::{Program, Projection, Step, column_of};
 use crate::provider::CollectionTable;
@@ -116,7 +116,10 @@ impl Lowering {
                     ..input
                 })
             }
-            LogicalPlan::Aggregate(aggregate) => self.lower_aggregate(plan, aggregate),
+            LogicalPlan::Aggregate(aggregate) => match self.lower_single_rows(aggregate)? {
+                Some(lowered) => Ok(lowered),
+                None => self.lower_aggregate(plan, aggregate),
+            },
             LogicalPlan::Distinct(Distinct::All(input)) => self.lower_distinct(plan, input),
             LogicalPlan::Join(join) => self.lower_join(plan, join),
             LogicalPlan::Sort(sort) => self.lower_sort(plan, sort),

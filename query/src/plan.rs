@@ -113,6 +113,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_optimizer_rules(rules_for_all())
         .with_physical_optimizer_rules(physical_rules())
         .build();
+    state.add_analyzer_rule(Arc::new(crate::decorrelate::SubqueriesAsJoins));
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
     crate::functions::register(&mut state).map_err(from_datafusion)?;

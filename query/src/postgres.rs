@@ -10,7 +10,6 @@
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
 
-mod membership;
 mod mixed;
 pub(crate) mod patterns;
 
@@ -57,14 +56,6 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Distinct(Distinct::All(input)) = node {
             return Ok(Transformed::yes(grouped(input)?));
         }
-        let node = match node {
-            LogicalPlan::Filter(mut filter) => {
-                membership::check(&filter.predicate)?;
-                filter.predicate = membership::shielded(filter.predicate)?;
-                LogicalPlan::Filter(filter)
-            }
-            other => other,
-        };
         let schema = merge_schema(&node.inputs());
         let names = NamePreserver::new(&node);
         let node = node

@@ -119,7 +119,6 @@ def test_dropped_views_leave_no_state(db, shop):
 @pytest.mark.parametrize("query, named", [
     ("SELECT id, rank() OVER (ORDER BY id) AS r FROM {t}", "window"),
     ("SELECT id, sum(n) OVER (PARTITION BY n) AS r FROM {t}", "window"),
-    ("SELECT id, (SELECT max(n) FROM {t}) AS m FROM {t}", "subquery"),
     ("SELECT unnest(ARRAY[id, n]) AS u FROM {t}", "unnest"),
     ("SELECT string_agg(n::text, ',') AS s FROM {t}", "string_agg"),
     ("SELECT id, x FROM {t}, generate_series(1, 3) AS s(x)", "generate_series"),

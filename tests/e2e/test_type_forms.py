@@ -214,10 +214,11 @@ def test_jsonb_is_equal_by_value_and_json_has_no_equality(db, name):
     db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT a.id, c.id AS other FROM {name} a JOIN {name} c ON a.b = c.b AND a.id < c.id")
     db.execute(f"INSERT INTO {name} VALUES (1, '{{\"a\": 1}}', '1'), (2, '{{\"a\": 1.0}}', '1'), (3, '{{}}', '1')")
     assert db.execute(f"SELECT * FROM {name}_v").fetchall() == [(1, 2)]
+    assert db.execute(f"SELECT id FROM {name} WHERE b IN (SELECT b FROM {name} WHERE id = 1) ORDER BY id").fetchall() == [(1,), (2,)]
     for sql, state in ((f"SELECT j = j FROM {name}", "42883"), (f"SELECT b = 'a' || 'b' FROM {name}", "42883"), (f"SELECT b < b FROM {name}", "0A000"),
                        (f"SELECT DISTINCT b FROM {name}", "0A000"), (f"SELECT b FROM {name} GROUP BY b", "0A000"), (f"SELECT id FROM {name} ORDER BY b", "0A000"),
                        (f"SELECT count(DISTINCT j) FROM {name}", "0A000"), (f"SELECT b @> '1' FROM {name}", "0A000"),
-                       (f"CREATE TABLE {name}_k (b JSONB PRIMARY KEY)", "0A000"), (f"SELECT id FROM {name} WHERE b IN (SELECT b FROM {name})", "0A000")):
+                       (f"CREATE TABLE {name}_k (b JSONB PRIMARY KEY)", "0A000"), (f"SELECT id, b IN (SELECT b FROM {name}) FROM {name}", "0A000")):
         with pytest.raises(Exception) as raised:
             db.execute(sql)
         assert raised.value.sqlstate == state, (sql, raised.value)

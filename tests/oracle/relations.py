@@ -1,7 +1,7 @@
 """Queries: what stands in FROM, what is done with it, and what wraps the result. One small function per feature.
 
 - `@source` functions give a `From`: SQL for the FROM clause and the columns in reach.
-- `@subquery` functions give a predicate for WHERE that asks another relation.
+- `@subquery` functions give a predicate that asks another relation, for WHERE and SELECT.
 - `@finish` functions turn a `From` (with its WHERE) into a `Relation`: projection, grouping, distinct.
 - `@wrapper` functions make a `Relation` of others: set operations, Top-N, ROW_NUMBER, common table expressions, nesting.
 """
@@ -325,32 +325,115 @@ def comma_join(g, depth):
     return From(text, left + right, e.expr(sql("{p} = {q}", p=pair[0], q=pair[1]), t.BOOLEAN))
 
 
-# ---- subqueries in WHERE --------------------------------------------------------------------------------------
+# ---- subqueries -----------------------------------------------------------------------------------------------
+
+
+def rows_within(g, scope, depth):
+    """What a subquery reads: a relation, at times joined to a second one on columns of the rows around it too."""
+    relation, alias = g.base(max(depth - 1, 0)), g.alias()
+    origin = From(from_item(relation, alias), reached(relation, alias))
+    if not g.chance(0.25):
+        return origin
+    second, alias = g.base(0), g.alias()
+    right = reached(second, alias)
+    on = conditions(g, origin.scope, right, 0)
+    if on is None:
+        return origin
+    if g.chance(0.5) and (pair := matching(g, scope, right)):
+        on = join([on, sql("{a} = {b}", a=pair[0], b=pair[1])], " AND ")
+    return attached(origin, g.pick(["INNER", "LEFT", "LEFT"]), second, alias, on)
+
+
+def tie(g, scope, inner):
+    """A condition that ties a subquery's rows to the rows around it; or None."""
+    pair = matching(g, scope, inner)
+    if pair and pair[0].type.family != "bool" and g.chance(0.25):
+        unequal = sql("{a} {o} {b}", a=pair[0], o=g.pick(["<", "<=", "<>", ">"]), b=pair[1])
+        more = conditions(g, scope, inner, 0) if g.chance(0.5) else None
+        return join([more, unequal], " AND ") if more else unequal
+    return conditions(g, scope, inner, 0.3)
+
+
+def deep_tie(g, scope, inner):
+    """A subquery's condition, at times with a further subquery over its rows and those around it."""
+    about = tie(g, scope, inner)
+    if about and g.chance(0.15) and (deeper := exists(g, scope + inner, 0)):
+        return join([about, deeper], " AND ")
+    return about
 
 
 @subquery(4)
 def exists(g, scope, depth):
     """EXISTS or NOT EXISTS, correlated by equalities and at times by more."""
-    relation, alias = g.base(max(depth - 1, 0)), g.alias()
-    inner = reached(relation, alias)
-    about = conditions(g, scope, inner, 0.4) if g.chance(0.9) else g.predicate(inner)
-    return about and e.expr(sql("({n}EXISTS (SELECT 1 FROM {r} AS {a} WHERE {p}))", n=g.pick(["", "NOT "]), r=relation.item, a=alias,
-                                p=about), t.BOOLEAN)
+    origin = rows_within(g, scope, depth)
+    about = deep_tie(g, scope, origin.scope) if g.chance(0.9) else g.predicate(origin.scope)
+    tail = NOTHING
+    if g.chance(0.15) and (key := g.column(origin.scope)):
+        tail = optional(sql(" GROUP BY {k} HAVING count(*) > 1", k=key))
+    return about and e.expr(sql("({n}EXISTS (SELECT 1 FROM {f} WHERE {p}{tail}))", n=g.pick(["", "NOT "]), f=origin.text, p=about,
+                                tail=tail), t.BOOLEAN)
 
 
 @subquery(4)
 def in_subquery(g, scope, depth):
-    relation, alias = g.base(max(depth - 1, 0)), g.alias()
-    inner = reached(relation, alias)
-    pair = matching(g, scope, inner)
+    origin = rows_within(g, scope, depth)
+    pair = matching(g, scope, origin.scope)
     if pair is None:
         return None
-    where = optional(sql(" WHERE {p}", p=g.predicate(inner, 1))) if g.chance(0.5) else NOTHING
-    found = e.expr(sql("({x} {n}IN (SELECT {y} FROM {r} AS {a}{w}))", x=pair[0], n=g.pick(["", "NOT "]), y=pair[1], r=relation.item, a=alias,
-                       w=where), t.BOOLEAN)
+    about = tie(g, scope, origin.scope) if g.chance(0.4) else g.predicate(origin.scope, 1) if g.chance(0.5) else None
+    where = optional(sql(" WHERE {p}", p=about)) if about else NOTHING
+    found = e.expr(sql("({x} {n}IN (SELECT {y} FROM {f}{w}))", x=pair[0], n=g.pick(["", "NOT "]), y=pair[1], f=origin.text, w=where),
+                   t.BOOLEAN)
     if g.chance(0.85):
         return found
     return e.expr(sql(g.pick(["({f} IS NULL)", "({f} IS NOT TRUE)", "({f} IS FALSE)", "(NOT {f})"]), f=found), t.BOOLEAN)
+
+
+@subquery(2)
+def any_or_all(g, scope, depth):
+    origin = rows_within(g, scope, depth)
+    pair = matching(g, scope, origin.scope)
+    if pair is None or pair[0].type.family == "bool":
+        return None
+    about = tie(g, scope, origin.scope) if g.chance(0.5) else None
+    where = optional(sql(" WHERE {p}", p=about)) if about else NOTHING
+    return e.expr(sql("({x} {o} {q} (SELECT {y} FROM {f}{w}))", x=pair[0], o=g.pick(["=", "<>", "<", "<=", ">", ">="]),
+                      q=g.pick(["ANY", "ALL"]), y=pair[1], f=origin.text, w=where), t.BOOLEAN)
+
+
+@subquery(2)
+def under_or(g, scope, depth):
+    """A subquery beside another condition, under OR."""
+    asked = g.pick([exists, in_subquery])(g, scope, depth)
+    return asked and e.expr(sql("({a} OR {b})", a=asked, b=g.predicate(scope, 1)), t.BOOLEAN)
+
+
+@subquery(2)
+def against_own_value(g, scope, depth):
+    """A comparison with a correlated scalar subquery."""
+    found = own_value(g, scope)
+    if found is None or found.opaque or found.type.family == "bool":
+        return None
+    a = g.column(scope, where=lambda c: comparable(c, found))
+    return a and e.expr(sql("({a} {o} {b})", a=a, o=g.pick(["=", "<>", "<", "<=", ">", ">="]), b=found), t.BOOLEAN)
+
+
+def own_value(g, scope):
+    """A correlated scalar subquery: an aggregate of the rows that are tied to the row around it, or the first of them."""
+    origin = rows_within(g, scope, 0)
+    about = deep_tie(g, scope, origin.scope)
+    if about is None:
+        return None
+    if g.chance(0.35):
+        return e.expr(sql("(SELECT count(*) FROM {f} WHERE {p})", f=origin.text, p=about), t.BIGINT, e.ROWS_MAX)
+    y = g.column(origin.scope, where=lambda c: c.type.family not in ("bool", "bytes"))
+    if y is None:
+        return None
+    if g.chance(0.5):
+        return e.expr(sql("(SELECT {x}({y}) FROM {f} WHERE {p})", x=g.pick(["min", "max"]), y=y, f=origin.text, p=about), y.type, y.bound)
+    order = order_item(y, g.chance(0.5), g.pick([None, True, False]))
+    return e.expr(sql("(SELECT {y} FROM {f} WHERE {p} ORDER BY {o} LIMIT 1{s})", y=y, f=origin.text, p=about, o=order,
+                      s=g.pick(["", "", " OFFSET 1"])), y.type, y.bound)
 
 
 @subquery()
@@ -381,6 +464,10 @@ def one_value(g, fits=lambda c: True):
 def projection(g, origin):
     outputs = [g.scalar(origin.scope) for _ in range(g.rng.randint(1, 5))]
     if g.chance(0.04) and (found := one_value(g)):
+        outputs.append(found)
+    if g.chance(0.15) and (found := own_value(g, origin.scope)):
+        outputs.append(found)
+    if g.chance(0.15) and (found := g.pick_weighted(SUBQUERIES)(g, origin.scope, 0)):
         outputs.append(found)
     return select(origin, outputs)
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 impl Lowering {
     pub(super) fn lower_join(&mut self, plan: &LogicalPlan, join: &Join) -> Result<Lowered> {
         if join.null_aware {
-            return self.lower_not_in(plan, join);
+            return Err(not_supported("NOT IN in this place"));
         }
         let (kind, swapped) = match join.join_type {
             JoinType::Inner => (JoinKind::Inner, false),

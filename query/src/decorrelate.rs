@@ -1,0 +1,147 @@
+//! Subqueries as joins: correlated ones of every form, in views and ad-hoc queries alike.
+//!
+//! A subquery that names columns of the query around it is computed once for all of their values: for each row of the
+//! *domain*, the different values of those columns, and joined back to the query's rows by them, NULL being equal to
+//! NULL. What comes of the join depends on where the subquery stands ([`attach`]):
+//! - as a condition by itself: a semi or anti join;
+//! - elsewhere EXISTS and IN: a left join with a mark, whose absence is false;
+//! - a scalar subquery: a left join with its value, and the number of rows that it is of, more than one being an error.
+//!
+//! # Rules kept here
+//! 1. From the outside inwards: a subquery inside another is rewritten once that one is a part of a join.
+//! 2. The columns and names of a node stay what they were.
+//! 3. It runs once types are coerced and before arithmetic is checked, so what is made here is checked too.
+//!
+//! # Not here
+//! Which columns are of a query outside ([`outer`]); the subquery computed for a domain ([`flatten`]).
+//!
+//! # Source
+//! Neumann and Kemper, "Unnesting Arbitrary Queries", BTW 2015.
+
+mod attach;
+mod conditions;
+mod flatten;
+mod groups;
+mod joins;
+mod limits;
+mod outer;
+mod pull;
+mod single;
+mod values;
+
+use cenote_statestore::{Error, ErrorKind};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
+use datafusion::optimizer::AnalyzerRule;
+use outer::has_subquery;
+use std::sync::Arc;
+
+/// Puts joins in the place of subqueries.
+#[derive(Debug)]
+pub(crate) struct SubqueriesAsJoins;
+
+impl AnalyzerRule for SubqueriesAsJoins {
+    fn name(&self) -> &str {
+        "subqueries_as_joins"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        Rewrite::default().plan(plan)
+    }
+}
+
+/// One statement's rewrite.
+#[derive(Default)]
+struct Rewrite {
+    /// How many relations were named.
+    named: usize,
+}
+
+impl Rewrite {
+    /// A plan without subqueries.
+    ///
+    /// # Errors
+    /// 0A000: a subquery stands where none can be, or is of a form that cannot be joined.
+    fn plan(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let holds = plan.exists(|node| Ok(matches!(node, LogicalPlan::Subquery(_)) || node_has_subquery(node)?))?;
+        if !holds {
+            return Ok(plan);
+        }
+        Ok(plan.transform_up(|node| self.node(node))?.data)
+    }
+
+    fn node(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Join(join) = &node
+            && let Some(inner) = joins::lateral(&join.right)
+        {
+            return Ok(Transformed::yes(self.lateral(join.clone(), inner)?));
+        }
+        if !node_has_subquery(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let rewritten = match node {
+            LogicalPlan::Filter(filter) => self.filter(filter)?,
+            LogicalPlan::Join(join) => self.join(join)?,
+            other if other.inputs().len() == 1 => self.one_input(other)?,
+            other => return Err(unsupported(format!("a subquery in {}", other.display()))),
+        };
+        Ok(Transformed::yes(rewritten))
+    }
+
+    /// A node over one input, which gets the values of its subqueries as further columns.
+    fn one_input(&mut self, node: LogicalPlan) -> Result<LogicalPlan> {
+        let schema = node.schema().clone();
+        let input = node.inputs()[0].clone();
+        let mut values = attach::Attaching::over(self, input);
+        let names = NamePreserver::new(&node);
+        let node = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let replaced = values.replaced(expr, false)?;
+            Ok(Transformed::yes(name.restore(replaced)))
+        })?;
+        let expressions = node.data.expressions();
+        let node = node.data.with_new_exprs(expressions, vec![values.current])?;
+        only_columns(node, &schema)
+    }
+
+    /// A name that no relation of the statement has.
+    fn name(&mut self, what: &str) -> String {
+        self.named += 1;
+        format!("{what}{}", self.named)
+    }
+}
+
+fn node_has_subquery(node: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= has_subquery(expr)?;
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// The plan's columns that are in a schema.
+fn only_columns(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+    if plan.schema().fields().len() == schema.fields().len() {
+        return Ok(plan);
+    }
+    let columns = schema.columns().into_iter().map(Expr::Column).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(plan))?))
+}
+
+/// An expression as a column of a relation; the name is the relation's too, as some look only at it.
+fn column_of(expr: Expr, relation: &str, name: &str) -> (Expr, datafusion::common::Column) {
+    let table = TableReference::bare(relation);
+    let name = format!("{relation}_{name}");
+    let column = datafusion::common::Column::new(Some(table.clone()), &name);
+    (expr.alias_qualified(Some(table), name), column)
+}
+
+fn unsupported(what: impl std::fmt::Display) -> DataFusionError {
+    let message = format!("cannot plan query: {what} is not supported yet");
+    crate::provider::outside(Error::new(ErrorKind::Unsupported, "SQL-0301", message))
+}

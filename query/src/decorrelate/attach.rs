@@ -1,0 +1,406 @@
+//! Values of subqueries as further columns of the rows that they are computed for.
+//!
+//! IN, ANY and ALL are said with EXISTS first: `x IN (SELECT y ...)` is true where a row with `x = y` exists; else NULL
+//! where one with a NULL `y` exists, or `x` is NULL and there is a row at all; else false.
+
+use super::flatten::{Domain, Flat, Flattening, joined};
+use super::outer::{as_outer, as_seen_within, has_subquery};
+use super::{Rewrite, column_of};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, JoinType};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::{count, first_value, max};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, Subquery, binary_expr, lit,
+    when,
+};
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+
+/// A subquery that is asked about its rows, as a condition by itself.
+pub(super) enum Quantified {
+    /// EXISTS, or NOT.
+    Exists(Exists),
+    /// IN, or NOT.
+    In(InSubquery),
+    /// ANY and ALL.
+    Compared(SetComparison),
+}
+
+impl Quantified {
+    /// Takes a condition for one; else gives it back.
+    pub(super) fn of(condition: Expr) -> Result<std::result::Result<Quantified, Expr>> {
+        Ok(match condition {
+            Expr::Exists(exists) => Ok(Quantified::Exists(exists)),
+            Expr::InSubquery(test) if !has_subquery(&test.expr)? => Ok(Quantified::In(test)),
+            Expr::SetComparison(comparison) if !has_subquery(&comparison.expr)? => Ok(Quantified::Compared(comparison)),
+            Expr::Not(inner) => match Quantified::of(*inner)? {
+                Ok(Quantified::Exists(exists)) => Ok(Quantified::Exists(Exists {
+                    negated: !exists.negated,
+                    ..exists
+                })),
+                Ok(Quantified::In(test)) => Ok(Quantified::In(InSubquery {
+                    negated: !test.negated,
+                    ..test
+                })),
+                Ok(Quantified::Compared(comparison)) => Err(Expr::Not(Box::new(Expr::SetComparison(comparison)))),
+                Err(other) => Err(Expr::Not(Box::new(other))),
+            },
+            other => Err(other),
+        })
+    }
+
+    /// Subqueries that must all have rows, or where `true` stands beside them none, for the condition to be true.
+    ///
+    /// # Arguments
+    /// - `schema`: the columns of the rows that it is a condition on.
+    pub(super) fn tests(self, schema: &DFSchema) -> Result<Vec<(LogicalPlan, bool)>> {
+        match self {
+            Quantified::Exists(exists) => Ok(vec![((*exists.subquery.subquery).clone(), exists.negated)]),
+            Quantified::In(test) if !test.negated => Ok(vec![(equal_to(&test.expr, &test.subquery, schema)?, false)]),
+            Quantified::In(test) => {
+                let mut none = vec![(equal_to(&test.expr, &test.subquery, schema)?, true)];
+                none.extend(
+                    unknown(&test.expr, &test.subquery, schema)?
+                        .into_iter()
+                        .map(|plan| (plan, true)),
+                );
+                Ok(none)
+            }
+            Quantified::Compared(comparison) => {
+                let SetComparison {
+                    expr,
+                    subquery,
+                    op,
+                    quantifier,
+                } = comparison;
+                let value = as_seen_within(*expr, schema)?;
+                let compared = |own: Expr| binary_expr(value, op, own);
+                Ok(vec![match quantifier {
+                    SetQuantifier::Any => (with_condition(&subquery, compared)?, false),
+                    SetQuantifier::All => (with_condition(&subquery, |own| compared(own).is_not_true())?, true),
+                }])
+            }
+        }
+    }
+}
+
+/// The rows of a subquery under a condition on its column; what its columns are is of no interest any more.
+fn with_condition(subquery: &Subquery, condition: impl FnOnce(Expr) -> Expr) -> Result<LogicalPlan> {
+    let plan = &subquery.subquery;
+    let (own, input) = match plan.as_ref() {
+        LogicalPlan::Projection(projection) if projection.expr.len() == 1 && !projection.expr[0].is_volatile() => (
+            projection.expr[0].clone().unalias_nested().data,
+            projection.input.clone(),
+        ),
+        _ => (
+            Expr::Column(Column::from(plan.schema().qualified_field(0))),
+            plan.clone(),
+        ),
+    };
+    Ok(LogicalPlan::Filter(Filter::try_new(condition(own), input)?))
+}
+
+/// The rows of a subquery that are equal to a value.
+fn equal_to(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<LogicalPlan> {
+    let value = as_seen_within(value.clone(), schema)?;
+    with_condition(subquery, |own| value.eq(own))
+}
+
+/// The subqueries of which a row makes `value IN` unknown where it is not true.
+fn unknown(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Vec<LogicalPlan>> {
+    let mut found = Vec::new();
+    if subquery.subquery.schema().field(0).is_nullable() {
+        found.push(with_condition(subquery, |own| own.is_null())?);
+    }
+    if value.nullable(schema)? {
+        let value = as_seen_within(value.clone(), schema)?;
+        found.push(with_condition(subquery, |_| value.is_null())?);
+    }
+    Ok(found)
+}
+
+/// An EXISTS of a plan.
+fn exists(plan: LogicalPlan) -> Expr {
+    Expr::Exists(Exists {
+        subquery: Subquery {
+            outer_ref_columns: plan.all_out_ref_exprs(),
+            subquery: Arc::new(plan),
+            spans: Default::default(),
+        },
+        negated: false,
+    })
+}
+
+fn null() -> Expr {
+    Expr::Literal(ScalarValue::Boolean(None), None)
+}
+
+/// Rows that get the values of subqueries as columns.
+pub(super) struct Attaching<'a> {
+    rewrite: &'a mut Rewrite,
+    /// The rows as they were.
+    base: LogicalPlan,
+    /// The rows with what was attached; as many, in the same places.
+    pub(super) current: LogicalPlan,
+    known: Vec<(Expr, Expr)>,
+}
+
+impl<'a> Attaching<'a> {
+    pub(super) fn over(rewrite: &'a mut Rewrite, rows: LogicalPlan) -> Attaching<'a> {
+        Attaching {
+            rewrite,
+            base: rows.clone(),
+            current: rows,
+            known: Vec::new(),
+        }
+    }
+
+    /// An expression whose subqueries are columns.
+    ///
+    /// # Arguments
+    /// - `null_is_false`: it is a condition, of which NULL is as good as false.
+    pub(super) fn replaced(&mut self, expr: Expr, null_is_false: bool) -> Result<Expr> {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if null_is_false && matches!(op, Operator::And | Operator::Or) =>
+            {
+                let (left, right) = (self.replaced(*left, true)?, self.replaced(*right, true)?);
+                Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
+            }
+            Expr::InSubquery(test) if null_is_false && !test.negated && !has_subquery(&test.expr)? => {
+                let plan = equal_to(&test.expr, &test.subquery, self.current.schema())?;
+                self.mark(&plan)
+            }
+            other => Ok(other.transform_up(|part| self.part(part))?.data),
+        }
+    }
+
+    fn part(&mut self, part: Expr) -> Result<Transformed<Expr>> {
+        if !matches!(
+            part,
+            Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
+        ) {
+            return Ok(Transformed::no(part));
+        }
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == part) {
+            return Ok(Transformed::yes(known.clone()));
+        }
+        let value = match part.clone() {
+            Expr::Exists(test) => {
+                let mark = self.mark(&test.subquery.subquery)?;
+                if test.negated { !mark } else { mark }
+            }
+            Expr::InSubquery(test) => {
+                let value = self.is_in(&test)?;
+                if test.negated { !value } else { value }
+            }
+            Expr::SetComparison(comparison) => self.compared(comparison)?,
+            Expr::ScalarSubquery(subquery) => self.scalar(&subquery.subquery)?,
+            other => other,
+        };
+        self.known.push((part, value.clone()));
+        Ok(Transformed::yes(value))
+    }
+
+    /// Whether a subquery has rows.
+    fn mark(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
+        let subquery = super::values::any_rows(subquery);
+        if super::values::has_a_row(subquery) {
+            return Ok(lit(true));
+        }
+        let relation = self.rewrite.name("found");
+        let (domain, flat) = self.flattened(subquery)?;
+        let (mark, column) = column_of(lit(true), &relation, "mark");
+        let (right, on) = keyed(flat.columns, &domain, &relation, vec![mark], flat.plan)?;
+        let right = different(right)?;
+        self.attach(right, on, !flat.never_null)?;
+        Ok(Expr::Column(column).is_not_null())
+    }
+
+    fn is_in(&mut self, test: &InSubquery) -> Result<Expr> {
+        let schema = self.current.schema().clone();
+        let equal = exists(equal_to(&test.expr, &test.subquery, &schema)?);
+        let mut value = when(equal, lit(true));
+        for plan in unknown(&test.expr, &test.subquery, &schema)? {
+            value.when(exists(plan), null());
+        }
+        let value = value.otherwise(lit(false))?;
+        self.replaced(value, false)
+    }
+
+    fn compared(&mut self, comparison: SetComparison) -> Result<Expr> {
+        let SetComparison {
+            expr,
+            subquery,
+            op,
+            quantifier,
+        } = comparison;
+        let value = as_seen_within(*expr, self.current.schema())?;
+        let compared = |own: Expr| binary_expr(value.clone(), op, own);
+        let decided = quantifier == SetQuantifier::Any;
+        let deciding = with_condition(&subquery, |own| match quantifier {
+            SetQuantifier::Any => compared(own).is_true(),
+            SetQuantifier::All => compared(own).is_false(),
+        })?;
+        let unknown = with_condition(&subquery, |own| compared(own).is_null())?;
+        let value = when(exists(deciding), lit(decided))
+            .when(exists(unknown), null())
+            .otherwise(lit(!decided))?;
+        self.replaced(value, false)
+    }
+
+    fn scalar(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
+        if let Some((aggregation, value)) = super::values::of_one_aggregation(subquery) {
+            return self.aggregated(aggregation, value);
+        }
+        let relation = self.rewrite.name("scalar");
+        let (domain, flat) = self.flattened(subquery)?;
+        let own = Column::from(subquery.schema().qualified_field(0));
+        if super::values::has_one_row_at_most(subquery) {
+            let (value, column) = column_of(Expr::Column(own), &relation, "value");
+            let (right, on) = keyed(flat.columns, &domain, &relation, vec![value], flat.plan)?;
+            self.attach(right, on, !flat.never_null)?;
+            return Ok(Expr::Column(column));
+        }
+        let one = match is_ordered(subquery.schema().field(0).data_type()) {
+            true => max(Expr::Column(own)),
+            false => first_value(Expr::Column(own), Vec::new()),
+        };
+        let keys: Vec<Expr> = flat.columns.iter().cloned().map(Expr::Column).collect();
+        let calls = vec![one, count(lit(1i64))];
+        let grouped = LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(flat.plan), keys, calls)?);
+        let given = grouped.schema().columns().split_off(flat.columns.len());
+        let named = given.into_iter().map(Expr::Column).zip(["value", "rows"]);
+        let (values, columns): (Vec<Expr>, Vec<Column>) =
+            named.map(|(expr, name)| column_of(expr, &relation, name)).unzip();
+        let (right, on) = keyed(flat.columns, &domain, &relation, values, grouped)?;
+        self.attach(right, on, !flat.never_null)?;
+        Ok(super::single::only(columns.into_iter().map(Expr::Column).collect()))
+    }
+
+    /// The value of an aggregation without groups, which has one also where there are no rows.
+    fn aggregated(&mut self, aggregation: &LogicalPlan, value: Expr) -> Result<Expr> {
+        let LogicalPlan::Aggregate(aggregate) = aggregation else {
+            return Ok(value);
+        };
+        let relation = self.rewrite.name("scalar");
+        // What the aggregation itself takes from outside, and the value over it only may.
+        let (domain, flat) = self.aggregation(aggregation, aggregate)?;
+        let given = aggregate.schema.columns();
+        let named = given.iter().enumerate().map(|(index, column)| {
+            let name = format!("value_{index}");
+            column_of(Expr::Column(column.clone()), &relation, &name)
+        });
+        let (values, columns): (Vec<Expr>, Vec<Column>) = named.unzip();
+        let is_always_there = flat.columns.is_empty();
+        let (right, on) = keyed(flat.columns, &domain, &relation, values, flat.plan)?;
+        let mut defaults = Vec::new();
+        for (column, call) in columns.into_iter().zip(&aggregate.aggr_expr) {
+            let column = Expr::Column(column);
+            defaults.push(match is_always_there {
+                true => column,
+                false => super::values::or_default(column, call, right.schema())?,
+            });
+        }
+        self.attach(right, on, !flat.never_null)?;
+        let value = as_outer(value, &aggregate.schema)?;
+        let value = value.transform_up(|part| match &part {
+            Expr::Column(column) => match given.iter().position(|known| known == column) {
+                Some(position) => Ok(Transformed::yes(defaults[position].clone())),
+                None => Ok(Transformed::no(part)),
+            },
+            _ => Ok(Transformed::no(part)),
+        });
+        Ok(value?.data)
+    }
+
+    /// An aggregation grouped by the domain's columns: no row where it is over no rows.
+    fn aggregation(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<(Domain, Flat)> {
+        let rows = self.rows_for(node)?;
+        let domain = Domain::of(node, &rows)?;
+        let flat = match domain.outer.is_empty() {
+            true => Flat {
+                plan: node.clone(),
+                columns: Vec::new(),
+                never_null: true,
+            },
+            false => {
+                let (rewrite, domain) = (&mut *self.rewrite, &domain);
+                let mut flattening = Flattening { rewrite, domain };
+                let flat = flattening.plan(&aggregate.input)?;
+                let plan = flattening.grouped(node, &flat)?;
+                Flat { plan, ..flat }
+            }
+        };
+        let plan = self.rewrite.plan(flat.plan)?;
+        Ok((domain, Flat { plan, ..flat }))
+    }
+
+    fn flattened(&mut self, subquery: &LogicalPlan) -> Result<(Domain, Flat)> {
+        let rows = self.rows_for(subquery)?;
+        self.rewrite.flattened(subquery, &rows)
+    }
+
+    /// The rows that a subquery takes its outer columns from: without what was attached, unless it needs that.
+    fn rows_for(&self, subquery: &LogicalPlan) -> Result<LogicalPlan> {
+        let outer = super::outer::outer_expressions(subquery)?;
+        let mut columns = outer.iter().flat_map(|expr| expr.column_refs());
+        let suffices = columns.all(|column| self.base.schema().maybe_index_of_column(column).is_some());
+        Ok(if suffices { &self.base } else { &self.current }.clone())
+    }
+
+    /// Joins values to the rows, at most one to each.
+    fn attach(&mut self, right: LogicalPlan, on: Vec<(Expr, Expr)>, null_safe: bool) -> Result<()> {
+        self.current = joined(self.current.clone(), right, JoinType::Left, on, null_safe, None)?;
+        Ok(())
+    }
+}
+
+/// A subquery's values with its domain's columns under names of their own, and these beside the outer expressions.
+#[allow(clippy::type_complexity)]
+fn keyed(
+    columns: Vec<Column>,
+    domain: &Domain,
+    relation: &str,
+    values: Vec<Expr>,
+    plan: LogicalPlan,
+) -> Result<(LogicalPlan, Vec<(Expr, Expr)>)> {
+    let named = columns.into_iter().enumerate();
+    let named = named.map(|(index, column)| column_of(Expr::Column(column), relation, &format!("key_{index}")));
+    let (mut exprs, keys): (Vec<Expr>, Vec<Column>) = named.unzip();
+    exprs.extend(values);
+    let on = domain.outer.iter().cloned().zip(keys.into_iter().map(Expr::Column));
+    let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+    Ok((plan, on.collect()))
+}
+
+/// Each different row once.
+fn different(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    let grouped = Aggregate::try_new(Arc::new(plan), columns, Vec::new())?;
+    Ok(LogicalPlan::Aggregate(grouped))
+}
+
+/// Whether values of a type have a greatest one.
+fn is_ordered(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+        || data_type.is_temporal() && !matches!(data_type, DataType::Interval(_))
+        || matches!(
+            data_type,
+            DataType::Boolean | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Binary
+        )
+}
+
+impl Rewrite {
+    /// One row where a plan has rows, none where it has none.
+    pub(super) fn existence(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let (mark, _) = column_of(lit(true), &self.name("found"), "mark");
+        different(LogicalPlan::Projection(Projection::try_new(
+            vec![mark],
+            Arc::new(plan),
+        )?))
+    }
+}

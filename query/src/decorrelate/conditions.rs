@@ -1,0 +1,126 @@
+//! Subqueries as conditions by themselves: semi and anti joins.
+
+use super::attach::{Attaching, Quantified};
+use super::flatten::{filtered, joined};
+use super::outer::{as_outer, has_subquery};
+use super::pull::{equality, pull};
+use super::{Rewrite, column_of, only_columns};
+use datafusion::common::JoinType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection, lit};
+use std::sync::Arc;
+
+impl Rewrite {
+    pub(super) fn filter(&mut self, filter: Filter) -> Result<LogicalPlan> {
+        let schema = filter.input.schema().clone();
+        let (mut plain, mut others) = (Vec::new(), Vec::new());
+        for part in split_conjunction_owned(filter.predicate) {
+            match has_subquery(&part)? {
+                true => others.push(part),
+                false => plain.push(part),
+            }
+        }
+        let mut current = filtered((*filter.input).clone(), plain)?;
+        let mut values = Vec::new();
+        for part in others {
+            match Quantified::of(part)? {
+                Ok(quantified) => {
+                    for (subquery, negated) in quantified.tests(current.schema())? {
+                        current = self.keep_if_exists(current, &subquery, negated)?;
+                    }
+                }
+                Err(other) => values.push(other),
+            }
+        }
+        if values.is_empty() {
+            return Ok(current);
+        }
+        let mut attaching = Attaching::over(self, current);
+        let values = values.into_iter().map(|part| attaching.replaced(part, true));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        only_columns(filtered(attaching.current, values)?, &schema)
+    }
+
+    /// The rows for which a subquery has rows, or has none.
+    fn keep_if_exists(&mut self, rows: LogicalPlan, subquery: &LogicalPlan, negated: bool) -> Result<LogicalPlan> {
+        let subquery = super::values::any_rows(subquery);
+        if super::values::has_a_row(subquery) {
+            return filtered(rows, vec![lit(!negated)]);
+        }
+        let kind = match negated {
+            true => JoinType::LeftAnti,
+            false => JoinType::LeftSemi,
+        };
+        if let Some(pulled) = pull(subquery)?
+            && !pulled.nests()?
+        {
+            let base = self.plan(pulled.base)?;
+            return self.keep_if_matched(rows, base, pulled.conditions, kind);
+        }
+        let (domain, flat) = self.flattened(subquery, &rows)?;
+        let columns: Vec<Expr> = flat.columns.into_iter().map(Expr::Column).collect();
+        let right = LogicalPlan::Projection(Projection::try_new(columns.clone(), Arc::new(flat.plan))?);
+        let on = domain.outer.into_iter().zip(columns).collect();
+        joined(rows, right, kind, on, !flat.never_null, None)
+    }
+
+    /// The rows with a match under conditions.
+    fn keep_if_matched(
+        &mut self,
+        rows: LogicalPlan,
+        base: LogicalPlan,
+        conditions: Vec<Expr>,
+        kind: JoinType,
+    ) -> Result<LogicalPlan> {
+        let schema = base.schema().clone();
+        let (right, conditions) = self.with_own_names(base, conditions)?;
+        let (mut on, mut residual) = (Vec::new(), Vec::new());
+        for condition in conditions {
+            match equality(&condition) {
+                Some((own, outer)) => on.push((as_outer(outer.clone(), &schema)?, own.clone())),
+                None => residual.push(as_outer(condition, &schema)?),
+            }
+        }
+        joined(rows, right, kind, on, false, conjunction(residual))
+    }
+
+    /// The columns that conditions name, under names that no other relation has; where they name none, whether there is
+    /// a row.
+    fn with_own_names(&mut self, base: LogicalPlan, conditions: Vec<Expr>) -> Result<(LogicalPlan, Vec<Expr>)> {
+        let mut named: Vec<datafusion::common::Column> = Vec::new();
+        for column in conditions.iter().flat_map(|condition| condition.column_refs()) {
+            if !named.contains(column) {
+                named.push(column.clone());
+            }
+        }
+        // Their order must not depend on how a set of them is hashed.
+        named.sort_by_key(|column| base.schema().maybe_index_of_column(column));
+        if named.is_empty() {
+            return Ok((self.existence(base)?, conditions));
+        }
+        let relation = self.name("match");
+        let columns = named.iter().enumerate().map(|(index, column)| {
+            column_of(
+                Expr::Column(column.clone()),
+                &relation,
+                &format!("{}_{index}", column.name),
+            )
+        });
+        let (exprs, renamed): (Vec<Expr>, Vec<_>) = columns.unzip();
+        let conditions = conditions.into_iter().map(|condition| {
+            let renamed = condition.transform_up(|part| match &part {
+                Expr::Column(column) => match named.iter().position(|known| known == column) {
+                    Some(position) => Ok(Transformed::yes(Expr::Column(renamed[position].clone()))),
+                    None => Ok(Transformed::no(part)),
+                },
+                _ => Ok(Transformed::no(part)),
+            });
+            Ok(renamed?.data)
+        });
+        let conditions = conditions.collect::<Result<_>>()?;
+        let right = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(base))?);
+        Ok((right, conditions))
+    }
+}
