@@ -9,6 +9,7 @@
 
 mod committer;
 mod dataflow;
+pub mod elements;
 mod engine;
 pub mod kernel;
 #[cfg(test)]

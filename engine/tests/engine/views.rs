@@ -65,6 +65,10 @@ pub fn paid(orders_id: CollectionId) -> ViewPlan {
     plan.view("paid", None)
 }
 
+fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
 /// One group per person.
 pub fn by_person(orders_id: CollectionId) -> ViewPlan {
     let mut plan = Plan::default();
@@ -75,6 +79,8 @@ pub fn by_person(orders_id: CollectionId) -> ViewPlan {
         (Avg, Some(2), DataType::Decimal128(38, 6)),
         (Min, Some(2), DataType::Int64),
         (Max, Some(0), DataType::Int64),
+        (VarPop, Some(2), DataType::Decimal128(38, 6)),
+        (ArrayAgg, Some(2), list_of(DataType::Int64)),
     ];
     plan.aggregate(input, &[1], &calls);
     plan.view("by_person", Some(&[0]))
@@ -160,6 +166,9 @@ fn global(people_id: CollectionId) -> ViewPlan {
         (Count, None, DataType::Int64),
         (Sum, Some(1), DataType::Float64),
         (Max, Some(1), DataType::Float64),
+        (StddevSamp, Some(1), DataType::Float64),
+        (ArrayAgg, Some(1), list_of(DataType::Float64)),
+        (StringAgg, Some(0), DataType::Utf8),
     ];
     plan.aggregate(eve, &[], &calls);
     plan.view("global", Some(&[]))
