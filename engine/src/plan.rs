@@ -432,7 +432,7 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
             let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
             let name = format!("{}_{}_values", node.name, call.label(&node.input_schema));
             tables.push(TableSchema {
-                name,
+                name: free_name(&tables, name),
                 columns,
                 key: key.clone(),
                 unique: false,
@@ -440,6 +440,16 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
         }
     }
     tables
+}
+
+/// The name, numbered if a table has it: calls over one column can differ in FILTER or ORDER BY alone.
+fn free_name(tables: &[TableSchema], name: String) -> String {
+    let is_free = |name: &String| tables.iter().all(|table| table.name != *name);
+    if is_free(&name) {
+        return name;
+    }
+    let mut numbered = (2u64..).map(|number| format!("{name}_{number}"));
+    numbered.find(is_free).unwrap_or_default()
 }
 
 /// Makes names unique by numbering repeats, so that a state table can be queried.

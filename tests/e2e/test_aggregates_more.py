@@ -102,7 +102,7 @@ def test_rows_that_come_one_by_one_and_go_leave_no_trace(fresh):
         make_views(db, "once")
         empty = told(server, "many_")
         db.execute(f"INSERT INTO once VALUES {ROWS}")
-        for row in ROWS.replace("\n", " ").replace("), (", ")\n(").splitlines():
+        for row in " ".join(ROWS.split()).replace("), (", ")\n(").splitlines():
             db.execute(f"INSERT INTO many VALUES {row}")
             db.execute("INSERT INTO many SELECT id + 100, g, i + 1, b * 2, n / 3, d * 1e100, -r, s || 'x', NOT f FROM many WHERE id < 100")
             check(db, "many", wanted=False)

@@ -1,11 +1,11 @@
 //! Views of every shape over changing tables, at every epoch and on 1, 2 and 4 workers.
 
 use crate::database::Database;
-use crate::plan::AggregateFunction::{Avg, Count, Max, Min, Sum};
+use crate::plan::AggregateFunction::{ArrayAgg, Avg, Count, Max, Min, StddevSamp, StringAgg, Sum, VarPop};
 use crate::plan::{CollectionId, JoinKind, ViewPlan};
 use crate::plans::{Holds, Plan};
 use crate::rows::{Cell, Random, Row, schema, with_seeds};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use std::sync::Arc;
 
 /// `orders(id primary key, who, cents)`.

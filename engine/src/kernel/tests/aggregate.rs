@@ -658,3 +658,15 @@ fn a_change_of_no_weight_changes_nothing() {
     assert_eq!(drive.epoch(&[(0, changes(&input, &[(row, 0)]))]).unwrap(), Bag::new());
     assert_eq!(bag(&drive.kernel.read(0, None).unwrap()), Bag::new());
 }
+
+#[test]
+fn calls_that_differ_in_their_filter_alone_have_state_tables_of_their_own() {
+    let node = aggregate(&input_of(&DataType::Int64), &[0], all_calls(&DataType::Int64));
+    let names: Vec<String> = Node::Aggregate(node)
+        .state_tables()
+        .into_iter()
+        .map(|table| table.name)
+        .collect();
+    let different: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+}
