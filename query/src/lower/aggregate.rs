@@ -31,7 +31,8 @@ impl Below {
         let mut named = Vec::new();
         for (index, expr) in self.0.iter().enumerate() {
             let own = match strip_cast(expr) {
-                Expr::Column(column) => column.name.clone(),
+                // The planner's names of unnamed columns are whole expressions.
+                Expr::Column(column) if !column.name.contains('(') => column.name.clone(),
                 _ => format!("expr_{}", index + 1),
             };
             let name = if seen.insert(own.clone()) {
