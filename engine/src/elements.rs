@@ -189,8 +189,11 @@ pub fn has_order(data_type: &DataType) -> bool {
 }
 
 fn too_long(function: &str, most: &str) -> Error {
-    let text = format!("cannot compute {function}: the result is too long");
-    Error::new(ErrorKind::Invalid, "EVAL-0009", text)
-        .sqlstate("54000")
-        .fact("most", most)
+    Error::new(
+        ErrorKind::Invalid,
+        "EVAL-0009",
+        format!("cannot compute {function}: the result is too long"),
+    )
+    .sqlstate("54000")
+    .fact("most", most)
 }

@@ -206,14 +206,21 @@ fn constant_text(expr: &Expr) -> Option<String> {
 }
 
 fn not_in_arguments() -> DataFusionError {
-    let text = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
-    crate::provider::outside(Error::new(ErrorKind::Invalid, "SQL-0316", text).sqlstate("42P10"))
+    let error = Error::new(
+        ErrorKind::Invalid,
+        "SQL-0316",
+        "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+    );
+    crate::provider::outside(error.sqlstate("42P10"))
 }
 
 fn no_function(argument: &str) -> DataFusionError {
-    let text = format!("function string_agg({argument}) does not exist: it joins texts");
-    let error = Error::new(ErrorKind::Invalid, "SQL-0317", text).sqlstate("42883");
-    crate::provider::outside(error.attempt("cast the argument to text"))
+    let error = Error::new(
+        ErrorKind::Invalid,
+        "SQL-0317",
+        format!("function string_agg({argument}) does not exist: it joins texts"),
+    );
+    crate::provider::outside(error.sqlstate("42883").attempt("cast the argument to text"))
 }
 
 impl Gathering {

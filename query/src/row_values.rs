@@ -266,14 +266,21 @@ fn balanced(mut parts: Vec<Expr>, op: &BinaryOperator) -> Expr {
 }
 
 fn unequal(left: usize, right: usize) -> Error {
-    let text = "cannot compare rows: unequal number of entries in row expressions";
-    Error::new(ErrorKind::Invalid, "SQL-0318", text)
-        .sqlstate("42601")
-        .fact("left", format!("{left} fields"))
-        .fact("right", format!("{right} fields"))
+    Error::new(
+        ErrorKind::Invalid,
+        "SQL-0318",
+        "cannot compare rows: unequal number of entries in row expressions",
+    )
+    .sqlstate("42601")
+    .fact("left", format!("{left} fields"))
+    .fact("right", format!("{right} fields"))
 }
 
 fn no_row(item: &Expr) -> Error {
-    let text = format!("cannot compare a row with {item}: it is no row");
-    Error::new(ErrorKind::Invalid, "SQL-0319", text).sqlstate("42883")
+    Error::new(
+        ErrorKind::Invalid,
+        "SQL-0319",
+        format!("cannot compare a row with {item}: it is no row"),
+    )
+    .sqlstate("42883")
 }

@@ -181,8 +181,12 @@ fn add_words(sum: &mut [u64], other: &[u64]) {
 }
 
 fn damaged(bytes: &[u8]) -> Error {
-    let text = "cannot read sums of squares: their bytes are no canonical form";
-    Error::new(ErrorKind::Corrupt, "STATE-0203", text).fact("length", format!("{} bytes", bytes.len()))
+    Error::new(
+        ErrorKind::Corrupt,
+        "STATE-0203",
+        "cannot read sums of squares: their bytes are no canonical form",
+    )
+    .fact("length", format!("{} bytes", bytes.len()))
 }
 
 /// Moments of floats.
