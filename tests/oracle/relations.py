@@ -333,6 +333,7 @@ def exists(g, scope, depth):
     """EXISTS or NOT EXISTS, correlated by equalities and at times by more."""
     relation, alias = g.base(max(depth - 1, 0)), g.alias()
     inner = reached(relation, alias)
+    scope = [c for c in scope if "." in c.pg]  # inside, a merged column's bare name could mean the inner relation's
     about = conditions(g, scope, inner, 0.4) if g.chance(0.9) else g.predicate(inner)
     return about and e.expr(sql("({n}EXISTS (SELECT 1 FROM {r} AS {a} WHERE {p}))", n=g.pick(["", "NOT "]), r=relation.item, a=alias,
                                 p=about), t.BOOLEAN)
