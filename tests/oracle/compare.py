@@ -79,12 +79,13 @@ def _spread(sample, root):
         if count < (2 if sample else 1):
             return None
         exact = [Fraction(v) for v in values]
+        floor = Fraction(1, 10**6) if kind.family == "numeric" else Fraction(0)
         variance = (count * sum(v * v for v in exact) - sum(exact) ** 2) / (count * (count - sample))
         if not root:
-            return Approximate(variance)
+            return Approximate(variance, floor)
         with localcontext() as context:
             context.prec = 60
-            return Approximate(Fraction((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt()))
+            return Approximate(Fraction((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt()), floor)
     return decode
 
 
