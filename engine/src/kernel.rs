@@ -13,6 +13,7 @@
 mod accumulator;
 mod aggregate;
 mod join;
+mod spread;
 mod top_n;
 mod values;
 

@@ -10,6 +10,7 @@
 pub mod batch;
 mod committer;
 mod dataflow;
+pub mod elements;
 mod engine;
 pub mod kernel;
 mod meters;

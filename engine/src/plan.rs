@@ -7,10 +7,11 @@
 //! # Not here
 //! How nodes run ([`crate::kernel`], `dataflow`); how SQL becomes nodes (`query::lower`).
 
+use crate::elements::has_order;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use cenote_statestore::{Changes, Error, Result, TableSchema};
+use cenote_statestore::{Changes, Error, Result, Spread, TableSchema};
 use std::fmt;
 use std::sync::Arc;
 
@@ -136,10 +137,33 @@ pub struct AggregateCall {
     pub distinct: bool,
     /// Type of the result.
     pub output: DataType,
+    /// What is kept of a row, where that is more than the argument.
+    pub elements: Option<Elements>,
+}
+
+/// What ARRAY_AGG, STRING_AGG and a COUNT of different rows keep of each row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elements {
+    /// Input columns, in the order that decides which element comes first. The value is among them, so that elements
+    /// that tie look the same.
+    pub columns: Vec<(usize, SortOptions)>,
+    /// Which of `columns` is the value that is shown; a COUNT shows none.
+    pub value: usize,
+    /// What stands between texts.
+    pub delimiter: Delimiter,
+}
+
+/// What stands before a text that STRING_AGG adds to others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Delimiter {
+    /// The same everywhere.
+    Text(String),
+    /// One of the columns of [`Elements`].
+    Column(usize),
 }
 
 /// What an aggregate computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
     /// Rows, or values that are not NULL.
     Count,
@@ -151,6 +175,18 @@ pub enum AggregateFunction {
     Min,
     /// Greatest value; NULL if there are none.
     Max,
+    /// Variance of a sample; NULL for fewer than two values.
+    VarSamp,
+    /// Variance of a population; NULL if there are no values.
+    VarPop,
+    /// Standard deviation of a sample; NULL for fewer than two values.
+    StddevSamp,
+    /// Standard deviation of a population; NULL if there are no values.
+    StddevPop,
+    /// Array of the values, NULLs too; NULL if there are no rows.
+    ArrayAgg,
+    /// The texts that are not NULL in one; NULL if there are none.
+    StringAgg,
 }
 
 impl AggregateFunction {
@@ -162,7 +198,25 @@ impl AggregateFunction {
             AggregateFunction::Avg => "avg",
             AggregateFunction::Min => "min",
             AggregateFunction::Max => "max",
+            AggregateFunction::VarSamp => "var_samp",
+            AggregateFunction::VarPop => "var_pop",
+            AggregateFunction::StddevSamp => "stddev_samp",
+            AggregateFunction::StddevPop => "stddev_pop",
+            AggregateFunction::ArrayAgg => "array_agg",
+            AggregateFunction::StringAgg => "string_agg",
         }
+    }
+
+    /// What it reads from sums of squares, if that is what it computes.
+    pub fn spread(self) -> Option<Spread> {
+        let (sample, root) = match self {
+            AggregateFunction::VarSamp => (true, false),
+            AggregateFunction::VarPop => (false, false),
+            AggregateFunction::StddevSamp => (true, true),
+            AggregateFunction::StddevPop => (false, true),
+            _ => return None,
+        };
+        Some(Spread { sample, root })
     }
 }
 
@@ -265,7 +319,7 @@ impl ViewPlan {
     /// Refuses a plan that no worker could build.
     ///
     /// # Errors
-    /// `Bug`: an aggregate has no argument, or a column that its input has not.
+    /// `Bug`: an aggregate has no argument, a column that its input has not, or elements without an order.
     pub fn check(&self) -> Result<()> {
         let aggregates = self.nodes.iter().filter_map(|node| match node {
             Node::Aggregate(aggregate) => Some(aggregate),
@@ -275,12 +329,18 @@ impl ViewPlan {
             let width = aggregate.input_schema.fields().len();
             let calls = &aggregate.calls;
             let columns = calls.iter().flat_map(|call| [call.argument, call.filter]).flatten();
-            let mut columns = columns.chain(aggregate.keys.iter().copied());
-            let needs_argument =
-                |call: &AggregateCall| call.keeps_values() || call.function != AggregateFunction::Count;
-            if columns.any(|column| column >= width)
-                || calls.iter().any(|call| call.argument.is_none() && needs_argument(call))
-            {
+            let elements = calls.iter().filter_map(|call| call.elements.as_ref());
+            let elements: Vec<usize> = elements
+                .flat_map(|e| e.columns.iter().map(|(column, _)| *column))
+                .collect();
+            let mut fields = elements
+                .iter()
+                .filter_map(|column| aggregate.input_schema.fields().get(*column));
+            let all_ordered = fields.all(|field| has_order(field.data_type()));
+            let mut columns = columns
+                .chain(elements.iter().copied())
+                .chain(aggregate.keys.iter().copied());
+            if !all_ordered || columns.any(|column| column >= width) || !calls.iter().all(AggregateCall::is_whole) {
                 return Err(Error::bug(format!(
                     "aggregate {} was planned without its columns",
                     aggregate.name
@@ -401,15 +461,12 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
     for call in &node.calls {
         if call.keeps_values() {
             let mut fields = keys.clone();
-            let argument = node
-                .input_schema
-                .field(call.argument.expect("an aggregate of values has an argument"));
-            fields.push(Field::new("value", argument.data_type().clone(), true));
+            fields.extend(call.kept_fields(&node.input_schema));
             fields.push(Field::new("multiplicity", DataType::Int64, false));
             let columns = Arc::new(Schema::new(unique_fields(fields.into_iter())));
             let name = format!("{}_{}_values", node.name, call.label(&node.input_schema));
             tables.push(TableSchema {
-                name,
+                name: free_name(&tables, name),
                 columns,
                 key: key.clone(),
                 unique: false,
@@ -417,6 +474,16 @@ fn aggregate_tables(node: &Aggregate) -> Vec<TableSchema> {
         }
     }
     tables
+}
+
+/// The name, numbered if a table has it: calls over one column can differ in FILTER or ORDER BY alone.
+fn free_name(tables: &[TableSchema], name: String) -> String {
+    let is_free = |name: &String| tables.iter().all(|table| table.name != *name);
+    if is_free(&name) {
+        return name;
+    }
+    let mut numbered = (2u64..).map(|number| format!("{name}_{number}"));
+    numbered.find(is_free).unwrap_or_default()
 }
 
 /// Makes names unique by numbering repeats, so that a state table can be queried.
@@ -441,13 +508,52 @@ fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
 impl AggregateCall {
     /// Whether it keeps each value with its multiplicity: to follow deletions of extremes, or to count values once.
     pub fn keeps_values(&self) -> bool {
-        self.distinct || matches!(self.function, AggregateFunction::Min | AggregateFunction::Max)
+        self.distinct
+            || self.elements.is_some()
+            || matches!(self.function, AggregateFunction::Min | AggregateFunction::Max)
+    }
+
+    /// Whether it has the columns that its function needs.
+    fn is_whole(&self) -> bool {
+        match (self.function, &self.elements) {
+            (AggregateFunction::Count, Some(elements)) => self.distinct && !elements.columns.is_empty(),
+            (AggregateFunction::ArrayAgg | AggregateFunction::StringAgg, elements) => {
+                let has = |place: usize| elements.as_ref().is_some_and(|e| place < e.columns.len());
+                elements.as_ref().is_some_and(|elements| match elements.delimiter {
+                    Delimiter::Text(_) => has(elements.value),
+                    Delimiter::Column(place) => has(elements.value) && has(place),
+                })
+            }
+            (_, Some(_)) => false,
+            (AggregateFunction::Count, None) => self.argument.is_some() || !self.distinct,
+            (_, None) => self.argument.is_some(),
+        }
+    }
+
+    /// Columns of a kept value in its state table.
+    fn kept_fields(&self, input: &SchemaRef) -> Vec<Field> {
+        let typed = |name: &str, column: usize| Field::new(name, input.field(column).data_type().clone(), true);
+        let Some(elements) = &self.elements else {
+            return self
+                .argument
+                .map(|argument| typed("value", argument))
+                .into_iter()
+                .collect();
+        };
+        let is_count = self.function == AggregateFunction::Count;
+        let named = |(place, (column, _)): (usize, &(usize, SortOptions))| match &elements.delimiter {
+            _ if is_count || place == elements.value => typed("value", *column),
+            Delimiter::Column(delimiter) if place == *delimiter => typed("delimiter", *column),
+            _ => typed("order", *column),
+        };
+        elements.columns.iter().enumerate().map(named).collect()
     }
 
     /// What its accumulator is called in the state table: the function, and the column it is over.
     fn label(&self, input: &SchemaRef) -> String {
         let distinct = if self.distinct { "_distinct" } else { "" };
         match self.argument {
+            None if self.elements.is_some() => format!("{}{distinct}_row", self.function.name()),
             None => self.function.name().to_string(),
             Some(argument) => format!("{}{distinct}_{}", self.function.name(), input.field(argument).name()),
         }
@@ -458,13 +564,21 @@ impl AggregateCall {
         let argument = self.argument.map(|argument| input.field(argument).data_type().clone());
         match (self.function, argument) {
             (AggregateFunction::Count, _) => vec![Field::new(name, DataType::Int64, false)],
+            // Their elements are the state.
+            (AggregateFunction::ArrayAgg | AggregateFunction::StringAgg, _) => Vec::new(),
+            (function, _) if function.spread().is_some() => vec![
+                Field::new(format!("{name}_sum"), DataType::Float64, false),
+                Field::new(format!("{name}_squares"), DataType::Float64, false),
+                Field::new(format!("{name}_exact"), DataType::Binary, false),
+                Field::new(format!("{name}_count"), DataType::Int64, false),
+            ],
             (AggregateFunction::Min | AggregateFunction::Max, _) => vec![Field::new(name, self.output.clone(), true)],
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(DataType::Float32 | DataType::Float64)) => vec![
                 Field::new(format!("{name}_sum"), DataType::Float64, false),
                 Field::new(format!("{name}_exact"), DataType::Binary, false),
                 Field::new(format!("{name}_count"), DataType::Int64, false),
             ],
-            (AggregateFunction::Sum | AggregateFunction::Avg, argument) => {
+            (_, argument) => {
                 let scale = match argument {
                     Some(DataType::Decimal128(_, scale)) => scale,
                     _ => 0,

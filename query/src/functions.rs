@@ -2,11 +2,12 @@
 //!
 //! `sum` and `avg` have PostgreSQL's result types: sum of BIGINT and avg of exact numbers are NUMERIC, sum of REAL is
 //! REAL, avg of REAL is DOUBLE PRECISION; they are computed by [`crate::sums`]. `min` and `max` are
-//! [`crate::extremes`].
+//! [`crate::extremes`], variances and deviations [`crate::spreads`]; `array_agg` and `string_agg` become
+//! [`crate::gathered`] when a plan is made.
 
 mod bounded;
 
-use crate::sums::{DistinctSum, ExactTotal, FloatTotal, GroupedSums, Sum, SumResult, Total};
+use crate::sums::{DistinctSum, ExactTotal, FloatTotal, GroupedSums, Reading, Sum, SumResult, Total};
 use crate::types::NUMERIC_DIGITS_MAX;
 use arrow::datatypes::{DataType, FieldRef};
 use cenote_statestore::Epoch;
@@ -50,7 +51,7 @@ impl Summing {
             _ => 0,
         };
         SumResult {
-            mean: self.mean,
+            reading: if self.mean { Reading::Mean } else { Reading::Sum },
             scale,
             data_type: args.return_type().clone(),
         }
@@ -127,7 +128,7 @@ impl AggregateUDFImpl for Summing {
 }
 
 /// The type that an argument is summed in.
-fn summed_type(name: &str, argument: &DataType) -> Result<DataType> {
+pub(crate) fn summed_type(name: &str, argument: &DataType) -> Result<DataType> {
     Ok(match argument {
         DataType::Int8 | DataType::UInt8 => DataType::Int16,
         DataType::UInt16 => DataType::Int32,
@@ -186,6 +187,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     for function in [Summing::function(false), Summing::function(true)]
         .into_iter()
         .chain(crate::extremes::functions())
+        .chain(crate::spreads::functions())
     {
         state.register_udaf(Arc::new(function))?;
     }

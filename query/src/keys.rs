@@ -99,7 +99,11 @@ fn first_of(exprs: &[Expr], schema: &DFSchema) -> Option<String> {
     exprs.iter().find_map(|expr| keyless_expr(expr, schema))
 }
 
-fn check_order(order: &[Sort], schema: &DFSchema) -> Result<()> {
+/// Refuses to order by values that have no order.
+///
+/// # Errors
+/// 0A000: names the type.
+pub(crate) fn check_order(order: &[Sort], schema: &DFSchema) -> Result<()> {
     let name = order.iter().find_map(|sort| unordered(&sort.expr, schema));
     name.map_or(Ok(()), |name| Err(refused("ORDER BY", &name)))
 }

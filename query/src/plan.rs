@@ -195,6 +195,7 @@ impl ReadView {
             return self.plan_with_catalog(state, ast).await;
         }
         crate::using::name_merged(&mut ast, &self.catalog)?;
+        crate::row_values::compare_fields(&mut ast)?;
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));

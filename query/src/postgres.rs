@@ -7,6 +7,7 @@
 //! - NUMERIC literals become floats by their digits, rounded once.
 //! - Text literals cast to BYTEA, UUID, TIME or INTERVAL are read in the input form of that type.
 //! - Values of two types side by side are brought together ([`mixed`]); formats of times are PostgreSQL's ([`patterns`]).
+//! - ARRAY_AGG, STRING_AGG and COUNT of different rows are [`crate::gathered`].
 //!
 //! Rewritten expressions keep their names, by which the nodes above know them.
 
@@ -107,6 +108,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             window.params.window_frame = rows;
             Ok(Transformed::yes(Expr::WindowFunction(window)))
         }
+        Expr::AggregateFunction(call) => match crate::gathered::of_call(call, schema)? {
+            Some(gathered) => Ok(Transformed::yes(gathered)),
+            None => Ok(Transformed::no(expr)),
+        },
         Expr::ScalarFunction(call) if FORMATTING.contains(&call.name()) => with_format(call, &expr, schema),
         Expr::InList(_) | Expr::Between(_) => Ok(Transformed::yes(crate::unknowns::in_lists(expr, schema)?)),
         Expr::ScalarFunction(call) if crate::arrays::is_replaced(call, schema) => {

@@ -1,28 +1,42 @@
-//! SUM and AVG in ad-hoc queries: exact, rounded once, whatever the order of rows.
+//! SUM, AVG, variances and deviations in ad-hoc queries: exact, rounded once, whatever the order of rows.
 //!
 //! The same rule as in materialized views, so that a view and its query give the same bits.
 //!
 //! # Parts
-//! [`total`] has what is added up, floats and exact numbers; here are DataFusion's accumulators over either.
+//! [`total`] and [`spread`] have what is added up, floats and exact numbers; here are DataFusion's accumulators over either.
 
+mod spread;
 mod total;
 
+pub(crate) use spread::{ExactSpread, FloatSpread};
 pub(crate) use total::{ExactTotal, FloatTotal, Total};
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use cenote_statestore::Spread;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use datafusion::scalar::ScalarValue;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// What can be read from totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The sum.
+    Sum,
+    /// The sum over the count.
+    Mean,
+    /// A variance or standard deviation.
+    Spread(Spread),
+}
+
 /// What is read from a total.
 #[derive(Clone, Debug)]
 pub(crate) struct SumResult {
-    /// The mean instead of the sum.
-    pub(crate) mean: bool,
+    /// What of it.
+    pub(crate) reading: Reading,
     /// Digits after the point of the values that are added up; 0 for floats.
     pub(crate) scale: i8,
     /// Type of the result.

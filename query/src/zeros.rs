@@ -224,7 +224,7 @@ fn is_not_zero(expr: &Expr) -> bool {
 }
 
 /// An expression whose zero is `0`, the length of an interval, the value of a JSONB; other types stay as they are.
-fn wrapped(expr: Expr, schema: &DFSchema) -> Expr {
+pub(crate) fn wrapped(expr: Expr, schema: &DFSchema) -> Expr {
     match expr.get_type(schema) {
         Ok(DataType::Interval(_)) => return crate::spans::length_of(expr),
         Ok(data_type) if json::name_of(&data_type) == Some("jsonb") => return crate::json_parts::value_of(expr),

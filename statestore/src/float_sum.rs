@@ -36,6 +36,8 @@ mod tests;
 const FRACTION_BITS: u32 = 52;
 const FRACTION: u64 = (1 << FRACTION_BITS) - 1;
 const EXPONENT_SPECIAL: u32 = 0x7ff;
+/// The exponent of the unit that is counted in, negated.
+const LOWEST: u32 = 1074;
 /// Bits of a float's smallest subnormal, 2^-149, in units of 2^-1074.
 const F32_LOWEST: u32 = 1074 - 149;
 
@@ -94,6 +96,36 @@ impl ExactFloatSum {
         if term.product != 0 {
             self.finite.add(term.negative, term.product, term.shift);
         }
+    }
+
+    /// Adds the square of a finite `value` `weight` times; of values that are no numbers it takes no notice.
+    ///
+    /// The square is exact where it is a multiple of 2^-1074, which holds from 2^-485 on; of smaller values the part
+    /// below is cut off.
+    pub(crate) fn add_square(&mut self, value: f64, weight: i64) {
+        let bits = value.to_bits();
+        let exponent = (bits >> FRACTION_BITS) as u32 & EXPONENT_SPECIAL;
+        if exponent == EXPONENT_SPECIAL {
+            return;
+        }
+        let mantissa = (bits & FRACTION) | (u64::from(exponent != 0) << FRACTION_BITS);
+        let square = u128::from(mantissa) * u128::from(mantissa);
+        let double = 2 * exponent.saturating_sub(1);
+        let cut = LOWEST.saturating_sub(double);
+        let square = square.checked_shr(cut).unwrap_or(0);
+        let half = FRACTION_BITS + 1;
+        for (part, shift) in [(square & ((1 << half) - 1), 0), (square >> half, half)] {
+            let product = part * u128::from(weight.unsigned_abs());
+            if product != 0 {
+                self.finite
+                    .add(weight < 0, product, double.saturating_sub(LOWEST) + shift);
+            }
+        }
+    }
+
+    /// The finite part in units of 2^-1074: the lowest word's index, and words in two's complement.
+    pub(crate) fn words(&self) -> (u16, &[u64]) {
+        self.finite.trimmed()
     }
 
     #[cold]

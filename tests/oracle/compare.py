@@ -1,10 +1,11 @@
 """Two bags of typed rows: what DuckDB says, decoded, against what came back.
 
 Values are compared exactly: numbers by value, decimals with their scale, doubles bit for bit (NaN equals NaN, `-0.0`
-equals `0.0`), instants to the microsecond. Two kinds of columns need a rule of their own, because DuckDB's own
+equals `0.0`), instants to the microsecond, arrays element by element. Some kinds of columns need a rule of their own, because DuckDB's own
 result depends on the order of rows:
 
 - a **float sum** must be the exact sum of the values, rounded once to the nearest double;
+- a **variance** or **deviation** must agree with the one computed exactly from the list of values, as an average does;
 - an **average** must agree to 1 in 10^12 (or to 10^-6, whichever is more) and, where it is a decimal, to one unit of
   the last digit that it shows.
 """
@@ -12,7 +13,7 @@ import datetime
 import math
 import struct
 from collections import Counter, defaultdict
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 RELATIVE = Fraction(1, 10**12)
@@ -71,7 +72,26 @@ def _average(value, _kind):
     return None if value is None else Approximate(Fraction(Decimal(value["sum"])) / value["count"], Fraction(1, 10**6))
 
 
-DECODERS = {"float_sum": _float_sum, "float_average": _float_average, "average": _average}
+def _spread(sample, root):
+    """A variance or deviation of the values of a list; few values have none."""
+    def decode(values, kind):
+        count = len(values or [])
+        if count < (2 if sample else 1):
+            return None
+        exact = [Fraction(v) for v in values]
+        floor = Fraction(1, 10**6) if kind.family == "numeric" else Fraction(0)
+        variance = (count * sum(v * v for v in exact) - sum(exact) ** 2) / (count * (count - sample))
+        if not root:
+            return Approximate(variance, floor)
+        with localcontext() as context:
+            context.prec = 60
+            return Approximate(Fraction((Decimal(variance.numerator) / Decimal(variance.denominator)).sqrt()), floor)
+    return decode
+
+
+SPREADS = {"stddev_samp": (True, True), "stddev_pop": (False, True), "var_samp": (True, False), "var_pop": (False, False)}
+DECODERS = {"float_sum": _float_sum, "float_average": _float_average, "average": _average, "array": lambda value, kind: canonical(value, kind),
+            **{name: _spread(*what) for name, what in SPREADS.items()}}
 
 
 _AS_THEY_ARE = (int, str, bool, bytes)
@@ -81,6 +101,8 @@ def canonical(value, kind):
     """A hashable form in which equal values are equal: what both sides are turned into."""
     if value is None:
         return None
+    if kind is not None and kind.family == "array":
+        return tuple(canonical(element, kind.element) for element in value)
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
@@ -156,7 +178,7 @@ def shown(row):
 
 def pg_text(value, kind):
     """A canonical value as PostgreSQL writes it; None for what is known only approximately."""
-    if isinstance(value, Approximate):
+    if isinstance(value, Approximate) or kind.family == "array":
         return None
     if value is None:
         return "NULL"

@@ -6,7 +6,7 @@ nothing to work on. Its decorator says what it makes and how often it is tried.
 from dataclasses import dataclass, field, replace
 
 from . import types as t
-from .dialect import NOTHING, Sql, duck_cast, literal, optional, sql
+from .dialect import NOTHING, Sql, duck_cast, literal, optional, order_item, sql
 
 
 @dataclass(frozen=True)
@@ -442,6 +442,60 @@ def average(g, scope):
     term = "CAST({a} AS DECIMAL(38,0))" if a.type.family == "int" else "{a}"
     duck = "CASE WHEN count({d}{a}){f} > 0 THEN {{'sum': CAST(sum({d}" + term + "){f} AS VARCHAR), 'count': count({d}{a}){f}}} END"
     return expr(sql("avg({d}{a}){f}", duck, a=a, d=d, f=f), t.numeric(38, None), opaque="average")
+
+
+@aggregate(2)
+def spreads(g, scope):
+    """A variance or deviation; on DuckDB's side the list of values, of which Python computes it."""
+    a = g.column(scope, "int", "numeric", "float")
+    if a is None or a.bound is None or a.bound > 1e6:
+        return None
+    name = g.pick(["stddev_samp", "stddev_pop", "var_samp", "var_pop"])
+    said = {"stddev_samp": g.pick(["stddev", name]), "var_samp": g.pick(["variance", name])}.get(name, name)
+    d, f, condition = modifiers(g, scope)
+    extra = optional(sql(" FILTER (WHERE {p})", " AND {p}", p=condition)) if condition else NOTHING
+    piece = sql(f"{said}({{d}}{{a}}){{f}}", "list({d}{a}) FILTER (WHERE {a} IS NOT NULL{f})", a=a, d=d, f=extra)
+    return expr(piece, t.DOUBLE if a.type.family == "float" else t.numeric(38, None), opaque=name)
+
+
+def element_order(g, scope, a, distinct):
+    """ORDER BY inside a call, at times; DuckDB is told that ties and the rest go by value."""
+    by_value = order_item(a, False, None)
+    key = a if distinct else g.column(scope)
+    if key is None or g.chance(0.4):
+        return sql("", " ORDER BY {v}", v=by_value)
+    item = order_item(key, g.chance(0.5), g.pick([None, None, True, False]))
+    return sql(" ORDER BY {k}", " ORDER BY {k}" if distinct else " ORDER BY {k}, {v}", k=item, v=by_value)
+
+
+@aggregate(3)
+def arrays_of(g, scope):
+    a = g.column(scope)
+    if a is None or (a.type.family == "numeric" and a.type.scale is None):
+        return None
+    d, f, _ = modifiers(g, scope)
+    piece = sql("array_agg({d}{a}{o}){f}", "list({d}{a}{o}){f}", a=a, d=d, f=f, o=element_order(g, scope, a, bool(d.pg)))
+    return expr(piece, t.array_of(a.type), opaque="array")
+
+
+@aggregate(2)
+def texts_of(g, scope):
+    a = g.column(scope, "text")
+    if a is None:
+        return None
+    d, f, _ = modifiers(g, scope)
+    between = literal(g.pick([",", "", "; "]), t.TEXT)
+    order = element_order(g, scope, a, bool(d.pg))
+    return expr(sql("string_agg({d}{a}, {b}{o}){f}", a=a, d=d, f=f, b=between, o=order), t.TEXT)
+
+
+@aggregate(1)
+def count_pairs(g, scope):
+    a, b = g.column(scope), g.column(scope)
+    if a is None or b is None:
+        return None
+    _, f, _ = modifiers(g, scope)
+    return expr(sql("count(DISTINCT ({a}, {b})){f}", a=a, b=b, f=f), t.BIGINT, ROWS_MAX)
 
 
 @aggregate(4)

@@ -365,6 +365,7 @@ def deep_tie(g, scope, inner):
 @subquery(4)
 def exists(g, scope, depth):
     """EXISTS or NOT EXISTS, correlated by equalities and at times by more."""
+    scope = [c for c in scope if "." in c.pg]  # inside, a merged column's bare name could mean the inner relation's
     origin = rows_within(g, scope, depth)
     about = deep_tie(g, scope, origin.scope) if g.chance(0.9) else g.predicate(origin.scope)
     tail = NOTHING

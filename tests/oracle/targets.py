@@ -150,6 +150,8 @@ def _shown(value, column):
     """A value as a server would send it."""
     if not column.opaque or (known := DECODERS[column.opaque](value, column.type)) is None:
         return value if not column.opaque else None
+    if isinstance(known, tuple):
+        return value
     if not isinstance(known, Approximate):
         return float(known)
     if column.type.family == "float":

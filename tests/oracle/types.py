@@ -21,6 +21,7 @@ class Type:
     precision: int = 0
     scale: int | None = None
     word: str = ""
+    element: "Type | None" = None
 
     def __str__(self):
         return self.name
@@ -42,6 +43,13 @@ TIMESTAMPTZ = Type("TIMESTAMPTZ", "TIMESTAMPTZ", "timestamptz", 1184, word="TIME
 def numeric(precision, scale):
     name = f"NUMERIC({precision},{scale})"
     return Type(name, f"DECIMAL({precision},{scale})", "numeric", 1700, precision=precision, scale=scale)
+
+
+_ARRAY_OIDS = {16: 1000, 17: 1001, 20: 1016, 21: 1005, 23: 1007, 25: 1009, 700: 1021, 701: 1022, 1082: 1182, 1114: 1115, 1184: 1185, 1700: 1231}
+
+
+def array_of(kind):
+    return Type(f"{kind.name}[]", f"{kind.duck}[]", "array", _ARRAY_OIDS[kind.oid], element=kind)
 
 
 WORDS = ["", "a", "A", "ab", "b", "é", "b ", " c", "it's", "e\u0301", "Жук", "🚲x", "日本", "ñ", "NULL", "back\\slash", "a%b", "a_b", "line\nbreak",

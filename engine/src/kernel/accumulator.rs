@@ -2,15 +2,19 @@
 //!
 //! # Rules kept here
 //! Results never depend on the order of changes: integers and decimals are summed exactly ([`WideSums`]), floats in
-//! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes come from the multiset of values.
+//! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes and elements come from the multiset of
+//! values. Variances are read from exact sums of squares ([`SpreadState`]).
 
+use super::spread::SpreadState;
 use super::values::{Value, ValueCounts, array_of, values_of};
-use crate::plan::{AggregateCall, AggregateFunction};
+use crate::elements::ElementOrder;
+use crate::plan::{AggregateCall, AggregateFunction, Elements};
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
 };
 use arrow::datatypes::{
-    DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt64Type, i256,
+    DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema,
+    UInt64Type, i256,
 };
 use cenote_statestore::{Error, ErrorKind, ExactFloatSum, Result, Weights};
 use std::collections::BTreeMap;
@@ -31,6 +35,9 @@ enum State {
     Extreme {
         greatest: bool,
     },
+    Spread(SpreadState),
+    /// The elements are all.
+    Elements,
 }
 
 /// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
@@ -91,10 +98,12 @@ pub(super) struct Accumulator {
     argument_type: Option<DataType>,
     state: State,
     values: Option<ValueCounts>,
+    /// How rows become kept values, where those are more than the argument.
+    order: Option<ElementOrder>,
 }
 
 /// Rows of a push, by group, with the weights that count for one aggregate.
-struct Rows<'a> {
+pub(super) struct Rows<'a> {
     groups: &'a [u32],
     weights: &'a Weights,
     filter: Option<&'a BooleanArray>,
@@ -130,7 +139,7 @@ impl Rows<'_> {
 
     /// As [`Rows::each`], for rows where `array` is not NULL.
     #[inline(always)]
-    fn each_valid(&self, array: &dyn Array, mut add: impl FnMut(usize, u32, i64)) {
+    pub(super) fn each_valid(&self, array: &dyn Array, mut add: impl FnMut(usize, u32, i64)) {
         match array.nulls().filter(|nulls| nulls.null_count() > 0) {
             None => self.each(add),
             Some(nulls) => self.each(|row, group, weight| {
@@ -143,33 +152,17 @@ impl Rows<'_> {
 }
 
 impl Accumulator {
-    pub(super) fn new(call: &AggregateCall, argument_type: Option<DataType>) -> Accumulator {
-        use AggregateFunction::*;
-        let state = match (call.function, &argument_type) {
-            (Count, _) => State::Count(Vec::new()),
-            (Min, _) => State::Extreme { greatest: false },
-            (Max, _) => State::Extreme { greatest: true },
-            (Sum | Avg, Some(DataType::Float32 | DataType::Float64)) => State::Float {
-                sums: Vec::new(),
-                counts: Vec::new(),
-            },
-            (Sum | Avg, Some(DataType::Decimal128(_, scale))) => State::Exact {
-                sums: WideSums::default(),
-                counts: Vec::new(),
-                scale: *scale,
-            },
-            (Sum | Avg, _) => State::Exact {
-                sums: WideSums::default(),
-                counts: Vec::new(),
-                scale: 0,
-            },
-        };
-        let values = call.keeps_values().then(ValueCounts::default);
+    /// # Arguments
+    /// - `input`: the columns that the call names by position.
+    pub(super) fn new(call: &AggregateCall, input: &Schema) -> Accumulator {
+        let argument_type = call.argument.map(|column| input.field(column).data_type().clone());
+        let order = call.elements.as_ref().map(|elements| order_of(call, elements, input));
         Accumulator {
             call: call.clone(),
+            state: state_of(call, argument_type.as_ref()),
             argument_type,
-            state,
-            values,
+            values: call.keeps_values().then(ValueCounts::default),
+            order,
         }
     }
 
@@ -185,7 +178,8 @@ impl Accumulator {
                 grow(sums, slots);
                 grow(counts, slots);
             }
-            State::Extreme { .. } => {}
+            State::Spread(spread) => spread.grow(slots),
+            State::Extreme { .. } | State::Elements => {}
         }
     }
 
@@ -197,6 +191,25 @@ impl Accumulator {
             weights,
             filter,
         };
+        if let (Some(order), Some(elements)) = (&self.order, &self.call.elements) {
+            let given: Vec<ArrayRef> = elements
+                .columns
+                .iter()
+                .map(|(column, _)| columns[*column].clone())
+                .collect();
+            let skips_null = self.call.function == AggregateFunction::StringAgg;
+            let values = self
+                .values
+                .as_mut()
+                .ok_or_else(|| Error::bug("elements are not kept"))?;
+            let changes = keep_elements(values, order, &rows, &given, skips_null.then_some(elements.value))?;
+            if let State::Count(counts) = &mut self.state {
+                changes
+                    .into_iter()
+                    .for_each(|(group, change)| counts[group as usize] += change);
+            }
+            return Ok(());
+        }
         let argument = self.call.argument.map(|column| &columns[column]);
         let (Some(values), Some(argument)) = (&mut self.values, argument) else {
             return add_rows(&mut self.state, &rows, argument);
@@ -240,7 +253,23 @@ impl Accumulator {
             State::Extreme { .. } => self.extremes(groups),
             State::Float { sums, counts } => Ok(self.float_results(groups, sums, counts)),
             State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts, *scale),
+            State::Spread(spread) => spread.results(groups, &self.call),
+            State::Elements => self.elements(groups),
         }
+    }
+
+    fn elements(&self, groups: &[u32]) -> Result<ArrayRef> {
+        let (Some(values), Some(order)) = (&self.values, &self.order) else {
+            return Err(Error::bug("elements are not kept"));
+        };
+        let of_group = |group: &u32| {
+            values
+                .of_group(*group)
+                .map(|(_, value, count)| (value.bytes(), count))
+                .collect()
+        };
+        let groups: Vec<Vec<_>> = groups.iter().map(of_group).collect();
+        order.results(&groups)
     }
 
     fn extremes(&self, groups: &[u32]) -> Result<ArrayRef> {
@@ -341,6 +370,8 @@ impl Accumulator {
         };
         Ok(match &self.state {
             State::Count(_) | State::Extreme { .. } => vec![self.result(groups)?],
+            State::Spread(spread) => spread.columns(groups),
+            State::Elements => Vec::new(),
             State::Exact { sums, counts, scale } => {
                 let sums = groups.iter().map(|group| sums.low[*group as usize]).collect::<Vec<_>>();
                 let sums = Decimal128Array::from(sums).with_precision_and_scale(38, *scale)?;
@@ -359,8 +390,8 @@ impl Accumulator {
         })
     }
 
-    /// The kept values, if the aggregate keeps them: groups, values, counts.
-    pub(super) fn kept_values(&self, group: Option<u32>) -> Result<(Vec<u32>, ArrayRef, Vec<i64>)> {
+    /// The kept values, if the aggregate keeps them: groups, columns of values, counts.
+    pub(super) fn kept_values(&self, group: Option<u32>) -> Result<(Vec<u32>, Vec<ArrayRef>, Vec<i64>)> {
         let (mut groups, mut values, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         let mut take = |(group, value, count): (u32, &Value, i64)| {
             groups.push(group);
@@ -372,8 +403,14 @@ impl Accumulator {
             (Some(kept), Some(group)) => kept.of_group(group).for_each(&mut take),
             (None, _) => {}
         }
-        let data_type = self.argument_type.clone().unwrap_or(DataType::Int64);
-        Ok((groups, array_of(&values, &data_type)?, counts))
+        let columns = match &self.order {
+            Some(order) => order.decode(values.iter().flatten().map(Value::bytes))?,
+            None => {
+                let data_type = self.argument_type.clone().unwrap_or(DataType::Int64);
+                vec![array_of(&values, &data_type)?]
+            }
+        };
+        Ok((groups, columns, counts))
     }
 
     /// Whether it keeps values.
@@ -396,12 +433,80 @@ impl Accumulator {
             State::Float { sums, counts } => {
                 sums.capacity() * std::mem::size_of::<ExactFloatSum>() + counts.capacity() * 8
             }
-            State::Extreme { .. } => 0,
+            State::Spread(spread) => spread.memory_bytes(),
+            State::Extreme { .. } | State::Elements => 0,
         }
     }
 }
 
-fn grow<T: Default + Clone>(values: &mut Vec<T>, slots: usize) {
+fn state_of(call: &AggregateCall, argument: Option<&DataType>) -> State {
+    use AggregateFunction::*;
+    if let Some(spread) = call.function.spread() {
+        return State::Spread(SpreadState::new(call.function, spread, argument));
+    }
+    match (call.function, argument) {
+        (Count, _) => State::Count(Vec::new()),
+        (ArrayAgg | StringAgg, _) => State::Elements,
+        (Min, _) => State::Extreme { greatest: false },
+        (Max, _) => State::Extreme { greatest: true },
+        (_, Some(DataType::Float32 | DataType::Float64)) => State::Float {
+            sums: Vec::new(),
+            counts: Vec::new(),
+        },
+        (_, argument) => State::Exact {
+            sums: WideSums::default(),
+            counts: Vec::new(),
+            scale: match argument {
+                Some(DataType::Decimal128(_, scale)) => *scale,
+                _ => 0,
+            },
+        },
+    }
+}
+
+fn order_of(call: &AggregateCall, elements: &Elements, input: &Schema) -> ElementOrder {
+    let columns = elements.columns.iter();
+    let columns = columns.map(|(column, options)| (input.field(*column).data_type().clone(), *options));
+    ElementOrder::new(
+        call.function,
+        call.distinct,
+        columns.collect(),
+        elements.value,
+        elements.delimiter.clone(),
+    )
+}
+
+/// Adds the elements of rows.
+///
+/// # Arguments
+/// - `skips_null`: the column whose NULLs do not count.
+///
+/// # Returns
+/// Groups with +1 for each element that is new in it, -1 for each that left it.
+fn keep_elements(
+    values: &mut ValueCounts,
+    order: &ElementOrder,
+    rows: &Rows<'_>,
+    columns: &[ArrayRef],
+    skips_null: Option<usize>,
+) -> Result<Vec<(u32, i64)>> {
+    let elements = order.encode(columns)?;
+    let is_counted = |row: usize| skips_null.is_none_or(|column| columns[column].is_valid(row));
+    let (mut changes, mut failure) = (Vec::new(), None);
+    rows.each(|row, group, weight| {
+        if !is_counted(row) {
+            return;
+        }
+        match values.add(group, Value::Bytes(elements.row(row).as_ref().into()), weight) {
+            Ok(0) => {}
+            Ok(change) => changes.push((group, change)),
+            Err(error) => failure = Some(error),
+        }
+    });
+    failure.map_or(Ok(changes), Err)
+}
+
+pub(super) fn grow<T: Default + Clone>(values: &mut Vec<T>, slots: usize) {
     if values.len() < slots {
         values.resize(slots, T::default());
     }
@@ -413,7 +518,8 @@ fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> 
         (State::Count(counts), Some(argument)) => {
             rows.each_valid(argument.as_ref(), |_, group, weight| counts[group as usize] += weight);
         }
-        (State::Extreme { .. }, _) => {}
+        (State::Extreme { .. } | State::Elements, _) => {}
+        (State::Spread(spread), Some(argument)) => return spread.add_rows(rows, argument),
         (State::Exact { sums, counts, .. }, Some(argument)) => return add_exact(sums, counts, rows, argument),
         (State::Float { sums, counts }, Some(argument)) => {
             let floats = match argument.data_type() {
@@ -452,7 +558,7 @@ fn add_exact(sums: &mut WideSums, counts: &mut [i64], rows: &Rows<'_>, argument:
     Ok(())
 }
 
-fn out_of_range(function: AggregateFunction) -> Error {
+pub(super) fn out_of_range(function: AggregateFunction) -> Error {
     Error::new(
         ErrorKind::Invalid,
         "EVAL-0001",

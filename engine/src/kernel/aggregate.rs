@@ -9,7 +9,7 @@ use crate::plan::{Aggregate, Node};
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{and, concat_batches, filter_record_batch, take};
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use cenote_statestore::{Changes, Epoch, Error, KeyIndex, Result, RowStore, TableSchema, hash_rows};
 use std::sync::Arc;
 
@@ -45,13 +45,7 @@ impl AggregateKernel {
     ///   no rows.
     pub fn new(node: &Aggregate, gives_empty_row: bool) -> AggregateKernel {
         let key_fields: Vec<_> = node.schema.fields().iter().take(node.keys.len()).cloned().collect();
-        let accumulators = node.calls.iter().map(|call| {
-            Accumulator::new(
-                call,
-                call.argument
-                    .map(|column| node.input_schema.field(column).data_type().clone()),
-            )
-        });
+        let accumulators = node.calls.iter().map(|call| Accumulator::new(call, &node.input_schema));
         let mut kernel = AggregateKernel {
             key_columns: node.keys.clone(),
             schema: node.schema.clone(),
@@ -198,7 +192,7 @@ impl AggregateKernel {
         let (groups, values, counts) = accumulator.kept_values(group)?;
         let all: Vec<usize> = (0..self.key_columns.len()).collect();
         let mut columns = self.keys.gather(&all, &groups);
-        columns.push(values);
+        columns.extend(values);
         columns.push(Arc::new(Int64Array::from(counts)));
         Changes::batch(self.tables[table].columns.clone(), columns, groups.len())
     }
@@ -291,6 +285,16 @@ impl Kernel for AggregateKernel {
     }
 }
 
+/// Where two columns have the same values, NULL being a value.
+fn same_values(old: &ArrayRef, new: &ArrayRef) -> Result<BooleanArray> {
+    if !matches!(old.data_type(), DataType::List(_)) {
+        return Ok(not_distinct(old, new)?);
+    }
+    // Arrow's comparisons have none of lists.
+    let same = (0..old.len()).map(|row| old.slice(row, 1) == new.slice(row, 1));
+    Ok(BooleanArray::from(same.collect::<Vec<_>>()))
+}
+
 /// Drops results that are the same before and after.
 ///
 /// # Arguments
@@ -323,7 +327,7 @@ fn changed(
     for column in keys..before.num_columns() {
         let old = take(before.column(column), &old_rows, None)?;
         let new = take(after.column(column), &new_rows, None)?;
-        same = and(&same, &not_distinct(&old, &new)?)?;
+        same = and(&same, &same_values(&old, &new)?)?;
     }
     if same.true_count() == 0 {
         return Ok((before, after));

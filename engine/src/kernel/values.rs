@@ -1,4 +1,4 @@
-//! Multisets of values per group, ordered: what MIN, MAX and DISTINCT need to follow deletions.
+//! Multisets of values per group, ordered: what MIN, MAX, DISTINCT, ARRAY_AGG and STRING_AGG need to follow deletions.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Decimal128Array, FixedSizeBinaryArray, Float32Array,
@@ -16,8 +16,18 @@ use std::sync::Arc;
 pub(super) enum Value {
     /// Anything of fixed width.
     Fixed(i128),
-    /// Text or binary.
+    /// Text or binary; an element, whose bytes have its order.
     Bytes(Box<[u8]>),
+}
+
+impl Value {
+    /// The bytes of what is kept as bytes; none of what is not.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Value::Bytes(bytes) => bytes,
+            Value::Fixed(_) => &[],
+        }
+    }
 }
 
 fn float_order(value: f64) -> i128 {

@@ -1,8 +1,8 @@
 //! View plans built by hand, with row programs and conditions that work row by row.
 
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateFunction, CollectionId, Join, JoinKind, Node, NodeId, Predicate, RowProgram,
-    TopN, ViewPlan,
+    Aggregate, AggregateCall, AggregateFunction, CollectionId, Delimiter, Elements, Join, JoinKind, Node, NodeId,
+    Predicate, RowProgram, TopN, ViewPlan,
 };
 use crate::rows::{Row, batch, changes, rows};
 use arrow::array::{BooleanArray, RecordBatch};
@@ -11,6 +11,16 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_statestore::{Changes, Result, TableSchema};
 use std::fmt;
 use std::sync::Arc;
+
+/// Elements by value, NULLs last, for the functions that keep some.
+fn elements_of(function: AggregateFunction, argument: Option<usize>) -> Option<Elements> {
+    let keeps = matches!(function, AggregateFunction::ArrayAgg | AggregateFunction::StringAgg);
+    argument.filter(|_| keeps).map(|argument| Elements {
+        columns: vec![(argument, SortOptions::new(false, false))],
+        value: 0,
+        delimiter: Delimiter::Text(",".into()),
+    })
+}
 
 /// A program that makes at most one row of each.
 pub struct Rowwise<F> {
@@ -157,6 +167,7 @@ impl Plan {
                 filter: None,
                 distinct: false,
                 output: output.clone(),
+                elements: elements_of(*function, *argument),
             })
             .collect();
         let made = calls

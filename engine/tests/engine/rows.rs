@@ -38,6 +38,11 @@ impl Cell {
         Cell::Float(value.to_bits())
     }
 
+    /// As a list of these stands in a row.
+    pub fn list(cells: &[Cell]) -> Cell {
+        Cell::Bytes(format!("{cells:?}").into())
+    }
+
     pub fn is_null(&self) -> bool {
         *self == Cell::Null
     }
@@ -82,6 +87,10 @@ fn cells(array: &ArrayRef) -> Vec<Cell> {
         DataType::Decimal128(_, _) => each(&|row| Cell::Number(array.as_primitive::<Decimal128Type>().value(row))),
         DataType::UInt64 => each(&|row| Cell::Number(array.as_primitive::<UInt64Type>().value(row) as i128)),
         DataType::Boolean => each(&|row| Cell::Number(array.as_boolean().value(row) as i128)),
+        // Nothing but equality is asked of lists.
+        DataType::List(_) => {
+            each(&|row| Cell::Bytes(format!("{:?}", cells(&array.as_list::<i32>().value(row))).into()))
+        }
         other => {
             let via = if *other == DataType::Date32 {
                 cast(array, &DataType::Int32).unwrap()

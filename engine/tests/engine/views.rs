@@ -1,11 +1,11 @@
 //! Views of every shape over changing tables, at every epoch and on 1, 2 and 4 workers.
 
 use crate::database::Database;
-use crate::plan::AggregateFunction::{Avg, Count, Max, Min, Sum};
+use crate::plan::AggregateFunction::{ArrayAgg, Avg, Count, Max, Min, StddevPop, StringAgg, Sum};
 use crate::plan::{CollectionId, JoinKind, ViewPlan};
 use crate::plans::{Holds, Plan};
 use crate::rows::{Cell, Random, Row, schema, with_seeds};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use std::sync::Arc;
 
 /// `orders(id primary key, who, cents)`.
@@ -65,6 +65,10 @@ pub fn paid(orders_id: CollectionId) -> ViewPlan {
     plan.view("paid", None)
 }
 
+fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
 /// One group per person.
 pub fn by_person(orders_id: CollectionId) -> ViewPlan {
     let mut plan = Plan::default();
@@ -75,6 +79,8 @@ pub fn by_person(orders_id: CollectionId) -> ViewPlan {
         (Avg, Some(2), DataType::Decimal128(38, 6)),
         (Min, Some(2), DataType::Int64),
         (Max, Some(0), DataType::Int64),
+        (StddevPop, Some(2), DataType::Decimal128(38, 6)),
+        (ArrayAgg, Some(2), list_of(DataType::Int64)),
     ];
     plan.aggregate(input, &[1], &calls);
     plan.view("by_person", Some(&[0]))
@@ -160,6 +166,8 @@ fn global(people_id: CollectionId) -> ViewPlan {
         (Count, None, DataType::Int64),
         (Sum, Some(1), DataType::Float64),
         (Max, Some(1), DataType::Float64),
+        (ArrayAgg, Some(1), list_of(DataType::Float64)),
+        (StringAgg, Some(0), DataType::Utf8),
     ];
     plan.aggregate(eve, &[], &calls);
     plan.view("global", Some(&[]))

@@ -1,11 +1,13 @@
 //! Aggregation and DISTINCT.
 
 use super::{Lowered, Lowering, column_expr, df_schema, not_supported};
+use crate::gathered::Gathering;
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use cenote_engine::plan::{Aggregate as AggregateNode, AggregateCall, AggregateFunction, Node};
+use cenote_engine::plan::{Aggregate as AggregateNode, AggregateCall, AggregateFunction, Elements, Node};
 use cenote_statestore::Result;
+use cenote_statestore::forms::list;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::expr::AggregateFunction as CallExpr;
+use datafusion::logical_expr::expr::{AggregateFunction as CallExpr, AggregateFunctionParams};
 use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan};
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ struct Call {
     argument: Option<usize>,
     filter: Option<usize>,
     distinct: bool,
+    elements: Option<Elements>,
 }
 
 /// Expressions computed below an aggregation: keys first, then arguments and filters, each once.
@@ -28,7 +31,8 @@ impl Below {
         let mut named = Vec::new();
         for (index, expr) in self.0.iter().enumerate() {
             let own = match strip_cast(expr) {
-                Expr::Column(column) => column.name.clone(),
+                // The planner's names of unnamed columns are whole expressions.
+                Expr::Column(column) if !column.name.contains('(') => column.name.clone(),
                 _ => format!("expr_{}", index + 1),
             };
             let name = if seen.insert(own.clone()) {
@@ -98,18 +102,13 @@ impl Lowering {
             } else {
                 let call = &calls[index - keys];
                 let output = result_type(call, &input_schema, &planned[index - keys])?;
-                let Call {
-                    function,
-                    argument,
-                    filter,
-                    distinct,
-                } = *call;
                 node_calls.push(AggregateCall {
-                    function,
-                    argument,
-                    filter,
-                    distinct,
+                    function: call.function,
+                    argument: call.argument,
+                    filter: call.filter,
+                    distinct: call.distinct,
                     output: output.clone(),
+                    elements: call.elements.clone(),
                 });
                 output
             };
@@ -198,6 +197,9 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
     let Expr::AggregateFunction(CallExpr { func, params }) = unalias(expr) else {
         return Err(not_supported(format!("the aggregate {expr}")));
     };
+    if let Some(gathering) = func.inner().downcast_ref::<Gathering>() {
+        return Ok(gathered_call(gathering, params, below));
+    }
     let function = match func.name() {
         "count" => AggregateFunction::Count,
         "sum" => AggregateFunction::Sum,
@@ -205,6 +207,10 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         // False is less than true.
         "min" | "bool_and" => AggregateFunction::Min,
         "max" | "bool_or" => AggregateFunction::Max,
+        "stddev_samp" => AggregateFunction::StddevSamp,
+        "stddev_pop" => AggregateFunction::StddevPop,
+        "var_samp" => AggregateFunction::VarSamp,
+        "var_pop" => AggregateFunction::VarPop,
         other => return Err(not_supported(format!("the aggregate {other}"))),
     };
     let argument = match params.args.as_slice() {
@@ -226,7 +232,25 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         argument,
         filter,
         distinct: params.distinct && !extreme,
+        elements: None,
     })
+}
+
+/// A call over elements, whose columns are its arguments.
+fn gathered_call(gathering: &Gathering, params: &AggregateFunctionParams, below: &mut Below) -> Call {
+    let columns: Vec<usize> = params.args.iter().map(|arg| below.position(unalias(arg))).collect();
+    let shows = gathering.function != AggregateFunction::Count;
+    Call {
+        function: gathering.function,
+        argument: columns.get(gathering.value).copied().filter(|_| shows),
+        filter: params.filter.as_ref().map(|filter| below.position(filter)),
+        distinct: gathering.distinct,
+        elements: Some(Elements {
+            columns: columns.into_iter().zip(gathering.order.iter().copied()).collect(),
+            value: gathering.value,
+            delimiter: gathering.delimiter.clone(),
+        }),
+    }
 }
 
 /// Type of an aggregate's result: as planned, which has PostgreSQL's rules in it.
@@ -234,6 +258,8 @@ fn result_type(call: &Call, input: &SchemaRef, planned: &DataType) -> Result<Dat
     let argument = call.argument.map(|column| input.field(column).data_type());
     match (call.function, argument) {
         (AggregateFunction::Count, _) => Ok(DataType::Int64),
+        (AggregateFunction::ArrayAgg, Some(argument)) => Ok(list::array_type(argument.clone())),
+        (AggregateFunction::StringAgg, Some(_)) => Ok(DataType::Utf8),
         (AggregateFunction::Min | AggregateFunction::Max, Some(argument)) => match argument {
             DataType::Interval(_) => Err(not_supported("min and max of intervals")),
             other => Ok(other.clone()),

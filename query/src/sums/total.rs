@@ -1,6 +1,6 @@
 //! Totals that are exact: of floats in fixed point, of whole numbers and NUMERIC in 256 bits.
 
-use super::SumResult;
+use super::{Reading, SumResult};
 use crate::arithmetic::out_of_range;
 use arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, Int64Array, PrimitiveArray};
 use arrow::compute::cast;
@@ -55,7 +55,7 @@ pub(crate) struct FloatTotal(ExactFloatSum);
 impl FloatTotal {
     fn value(&self, result: &SumResult, count: i64) -> Result<f64> {
         let sum = &self.0;
-        let value = match (result.mean, &result.data_type) {
+        let value = match (result.reading == Reading::Mean, &result.data_type) {
             (true, _) => sum.value() / count as f64,
             (false, DataType::Float32) => sum.value_f32() as f64,
             (false, _) => sum.value(),
@@ -188,7 +188,7 @@ impl Total for ExactTotal {
         let values = totals.map(|(total, count)| match count {
             0 => Ok(None),
             _ => total
-                .value(result.mean, count, by)
+                .value(result.reading == Reading::Mean, count, by)
                 .filter(|value| Decimal128Type::is_valid_decimal_precision(*value, precision))
                 .map(Some)
                 .ok_or_else(beyond),

@@ -1,11 +1,11 @@
 //! A big signed integer, of which only the words between its lowest and its highest are held.
 //!
 //! The integer is the sum over `i` of `words[i] * 2^(64 * (base + i))`, in two's complement: the top bit of the
-//! last word is the sign of all words above. Arithmetic is modulo `2^(64 * WORDS_MAX)`, which is some 2^390 times the
-//! largest double, out of reach for sums of fewer than 2^300 values.
+//! last word is the sign of all words above. Arithmetic is modulo `2^(64 * WORDS_MAX)`, which is some 2^460 times the
+//! square of the largest double, out of reach for sums of fewer than 2^300 values or squares.
 
 /// The highest number of words that an integer can have.
-pub(super) const WORDS_MAX: usize = 40;
+pub(super) const WORDS_MAX: usize = 56;
 
 const INLINE: usize = 4;
 

@@ -4,9 +4,10 @@ use super::drive::Drive;
 use super::notation::{assert_same, check};
 use crate::kernel::{AggregateKernel, Kernel};
 use crate::models::aggregate as model;
-use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Node};
+use crate::plan::{Aggregate, AggregateCall, AggregateFunction, Delimiter, Elements, Node};
 use crate::rows::{Bag, Cell, Churn, Random, Row, array, bag, changes, cut, schema, with_seeds};
 use AggregateFunction::*;
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use cenote_statestore::ErrorKind;
 use std::sync::Arc;
@@ -18,7 +19,75 @@ fn call(function: AggregateFunction, argument: Option<usize>, output: DataType) 
         filter: None,
         distinct: false,
         output,
+        elements: None,
     }
+}
+
+/// A call over elements of these columns, each with whether it descends.
+fn over_elements(
+    function: AggregateFunction,
+    columns: &[(usize, bool)],
+    value: usize,
+    delimiter: Delimiter,
+    output: DataType,
+) -> AggregateCall {
+    let order = |(column, descends): &(usize, bool)| (*column, SortOptions::new(*descends, *descends));
+    AggregateCall {
+        elements: Some(Elements {
+            columns: columns.iter().map(order).collect(),
+            value,
+            delimiter,
+        }),
+        ..call(function, (function != Count).then(|| columns[value].0), output)
+    }
+}
+
+/// Arrays and texts of the values in several orders, and counts of different rows.
+fn element_calls(kind: &DataType) -> Vec<AggregateCall> {
+    let comma = || Delimiter::Text(", ".into());
+    let array = DataType::List(Arc::new(Field::new_list_field(kind.clone(), true)));
+    let mut calls = vec![
+        over_elements(ArrayAgg, &[(2, false)], 0, comma(), array.clone()),
+        over_elements(ArrayAgg, &[(2, true)], 0, comma(), array.clone()),
+        over_elements(ArrayAgg, &[(1, true), (0, false), (2, false)], 2, comma(), array),
+    ];
+    if *kind == DataType::Utf8 {
+        calls.push(over_elements(StringAgg, &[(2, false)], 0, comma(), kind.clone()));
+        let of_rows = [(1, false), (2, true), (0, false)];
+        calls.push(over_elements(
+            StringAgg,
+            &of_rows,
+            1,
+            Delimiter::Column(2),
+            kind.clone(),
+        ));
+    }
+    let different = |call: &AggregateCall| AggregateCall {
+        distinct: true,
+        ..call.clone()
+    };
+    let distinct: Vec<_> = calls
+        .iter()
+        .filter(|call| call.elements.as_ref().unwrap().columns.len() == 1)
+        .map(different)
+        .collect();
+    calls.extend(distinct);
+    calls.push(different(&over_elements(
+        Count,
+        &[(1, false), (2, false)],
+        0,
+        comma(),
+        DataType::Int64,
+    )));
+    let filtered: Vec<_> = calls
+        .iter()
+        .map(|call| AggregateCall {
+            filter: Some(3),
+            ..call.clone()
+        })
+        .collect();
+    calls.extend(filtered);
+    calls
 }
 
 fn aggregate(input: &SchemaRef, keys: &[usize], calls: Vec<AggregateCall>) -> Aggregate {
@@ -48,6 +117,16 @@ fn outputs(function: AggregateFunction, kind: &DataType) -> Vec<DataType> {
         (Count, _) => vec![DataType::Int64],
         (Min | Max, kind) => vec![kind.clone()],
         (_, kind) if !is_number(kind) => vec![],
+        (StddevSamp | StddevPop | VarSamp | VarPop, DataType::Float32 | DataType::Float64) => vec![DataType::Float64],
+        (StddevSamp | StddevPop, DataType::Decimal128(_, scale)) => vec![DataType::Decimal128(38, *scale)],
+        (StddevSamp | StddevPop, _) => vec![DataType::Decimal128(38, 6)],
+        (VarSamp | VarPop, DataType::Decimal128(9, scale)) => {
+            vec![DataType::Decimal128(38, scale + 1), DataType::Decimal128(38, scale + 9)]
+        }
+        // The ends of these types are too far from each other.
+        (VarSamp | VarPop, DataType::Decimal128(_, _) | DataType::Int64 | DataType::UInt64) => vec![],
+        (VarSamp | VarPop, _) => vec![DataType::Decimal128(38, 6)],
+        (ArrayAgg | StringAgg, _) => vec![],
         (Sum, DataType::Int16 | DataType::Int32) => vec![DataType::Int64],
         (Sum, DataType::Int64 | DataType::UInt64) => vec![DataType::Decimal128(38, 0)],
         (Sum, DataType::Decimal128(_, scale)) => vec![DataType::Decimal128(38, *scale)],
@@ -67,7 +146,7 @@ fn all_calls(kind: &DataType) -> Vec<AggregateCall> {
             ..call(Count, None, DataType::Int64)
         },
     ];
-    for function in [Count, Sum, Avg, Min, Max] {
+    for function in [Count, Sum, Avg, Min, Max, StddevSamp, StddevPop, VarSamp, VarPop] {
         for output in outputs(function, kind) {
             for (filter, distinct) in [(None, false), (None, true), (Some(3), false), (Some(3), true)] {
                 calls.push(AggregateCall {
@@ -78,6 +157,7 @@ fn all_calls(kind: &DataType) -> Vec<AggregateCall> {
             }
         }
     }
+    calls.extend(element_calls(kind));
     calls
 }
 
@@ -458,6 +538,20 @@ fn a_sum_beyond_its_type_is_out_of_range() {
 }
 
 #[test]
+fn a_variance_beyond_its_type_is_out_of_range_and_may_come_back() {
+    let nines = 10i128.pow(38) - 1;
+    let (kind, output) = (DataType::Decimal128(38, 0), DataType::Decimal128(38, 10));
+    let far = [(nines, 1), (-nines, 1)];
+    for function in [VarPop, VarSamp, StddevPop, StddevSamp] {
+        let refused = Err((ErrorKind::Invalid, "22003".to_owned()));
+        assert_eq!(outcome(function, &kind, output.clone(), &far), refused);
+        let back = [(nines, 7), (-nines, 5), (3, 2), (nines, -7), (-nines, -5)];
+        let zero = Ok(Bag::from([(vec![Cell::Number(0)], 1)]));
+        assert_eq!(outcome(function, &kind, output.clone(), &back), zero);
+    }
+}
+
+#[test]
 fn a_sum_may_leave_the_range_on_its_way_within_an_epoch() {
     let one = |value: i128| Ok(Bag::from([(vec![Cell::Number(value)], 1)]));
     let max = i64::MAX as i128;
@@ -563,4 +657,16 @@ fn a_change_of_no_weight_changes_nothing() {
     let row = vec![Cell::text("a"), Cell::Null, Cell::Number(1), Cell::Number(1)];
     assert_eq!(drive.epoch(&[(0, changes(&input, &[(row, 0)]))]).unwrap(), Bag::new());
     assert_eq!(bag(&drive.kernel.read(0, None).unwrap()), Bag::new());
+}
+
+#[test]
+fn calls_that_differ_in_their_filter_alone_have_state_tables_of_their_own() {
+    let node = aggregate(&input_of(&DataType::Int64), &[0], all_calls(&DataType::Int64));
+    let names: Vec<String> = Node::Aggregate(node)
+        .state_tables()
+        .into_iter()
+        .map(|table| table.name)
+        .collect();
+    let different: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
 }
