@@ -124,7 +124,9 @@ fn from_text(text: String) -> Error {
         .trim_start_matches("Optimizer rule ")
         .to_string();
     let lower = text.to_lowercase();
-    let (code, state) = if lower.contains("invalid function")
+    let (code, state) = if lower.contains("regular expression did not compile") || lower.contains("regex parse error") {
+        ("EVAL-0005", "2201B")
+    } else if lower.contains("invalid function")
         || lower.contains("no function matches")
         || lower.contains("function") && lower.contains("not found")
     {

@@ -28,6 +28,8 @@ mod literal;
 mod lower;
 mod names;
 mod null_equality;
+mod operators;
+mod ordered;
 mod outcome;
 mod parse;
 mod past;

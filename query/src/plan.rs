@@ -120,10 +120,11 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
 
 /// What gives operators and subscripts their meaning: ours first.
 fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
-    let own: [Arc<dyn ExprPlanner>; 3] = [
+    let own: [Arc<dyn ExprPlanner>; 4] = [
         Arc::new(crate::unknowns::UnknownLiterals),
         Arc::new(crate::json_parts::JsonOperators),
         Arc::new(crate::arrays::ArraySubscripts),
+        Arc::new(crate::operators::TypedOperators),
     ];
     let others = SessionStateDefaults::default_expr_planners();
     own.into_iter().chain(others).collect()
@@ -145,7 +146,8 @@ fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + 
 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name())).collect()
+    let rules = rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name()));
+    rules.chain([crate::ordered::rule()]).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.
@@ -191,6 +193,7 @@ impl ReadView {
             return self.plan_with_catalog(state, ast).await;
         }
         crate::using::name_merged(&mut ast, &self.catalog)?;
+        crate::operators::rewrite(&mut ast)?;
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));

@@ -324,6 +324,8 @@ fn functions(view: &ReadView) -> Result<Option<RecordBatch>> {
             .map(|name| (name.clone(), "aggregate")),
     );
     names.extend(planner.window_functions().keys().map(|name| (name.clone(), "window")));
+    // What rewritten statements call is no user's.
+    names.retain(|(name, _)| !name.starts_with("cenote_"));
     names.sort();
     Columns::default()
         .text("name", names.iter().map(|(name, _)| Some(name.clone())).collect())

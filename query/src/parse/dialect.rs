@@ -5,7 +5,7 @@
 //! To find arguments such as `'key' : value`, sqlparser reads every argument of a function as an expression and then
 //! reads it again, so each level of `f(f(f(x)))` doubles the time. Arguments named by a plain name (`step => 2`) stay.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -63,6 +63,16 @@ impl Dialect for Postgres {
     }
 
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if parser.parse_keywords(&[Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+            return Some(symmetric(parser, expr));
+        }
+        if parser.parse_keywords(&[Keyword::NOT, Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+            let negated = |expr| Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(expr),
+            };
+            return Some(symmetric(parser, expr).map(negated));
+        }
         let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             Expr::IsDistinctFrom
         } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
@@ -109,6 +119,25 @@ impl Dialect for Postgres {
         supports_xml_expressions,
         supports_comment_optimizer_hint,
     );
+}
+
+/// `a BETWEEN SYMMETRIC b AND c`, whose bounds may stand in any order.
+fn symmetric(parser: &mut Parser<'_>, expr: &Expr) -> Result<Expr, ParserError> {
+    let precedence = BASE.prec_value(Precedence::Between);
+    let one = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword(Keyword::AND)?;
+    let other = parser.parse_subexpr(precedence)?;
+    let between = |low: &Expr, high: &Expr| Expr::Between {
+        expr: Box::new(expr.clone()),
+        negated: false,
+        low: Box::new(low.clone()),
+        high: Box::new(high.clone()),
+    };
+    Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(between(&one, &other)),
+        op: BinaryOperator::Or,
+        right: Box::new(between(&other, &one)),
+    })))
 }
 
 #[cfg(test)]
