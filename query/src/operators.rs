@@ -32,19 +32,31 @@ const RENAMED: [(&str, &str); 2] = [
 
 /// Puts calls in the place of what the planner does not know.
 ///
+/// # Arguments
+/// - `of_catalog`: whether the statement is one of the system catalog, which has types of its own.
+///
 /// # Errors
 /// 0A000: names what is not built.
-pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
-    match walk::change(statement, &mut Rewriter) {
+pub(crate) fn rewrite(statement: &mut Statement, of_catalog: bool) -> Result<()> {
+    match walk::change(statement, &mut Rewriter { of_catalog }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Rewriter;
+struct Rewriter {
+    of_catalog: bool,
+}
 
 impl VisitorMut for Rewriter {
     type Break = Error;
+
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Error> {
+        if let Some(bound) = bound_signs(expr).or_else(|| bound_prefix(expr)) {
+            *expr = bound;
+        }
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Error> {
         let rewritten = match expr {
@@ -85,7 +97,7 @@ impl VisitorMut for Rewriter {
             Ast::Cast {
                 data_type: SqlType::Custom(name, _),
                 ..
-            } if name.to_string() == "\"char\"" => {
+            } if !self.of_catalog && name.to_string() == "\"char\"" => {
                 let message = "cannot use type \"char\": it is a type of the system catalog only";
                 return ControlFlow::Break(Error::new(ErrorKind::Unsupported, "SQL-0105", message));
             }
@@ -109,6 +121,83 @@ fn text(text: String) -> Ast {
 
 fn number(number: i64) -> Ast {
     Ast::Value(Value::Number(number.to_string(), false).with_empty_span())
+}
+
+/// `-a ^ b` as `(-a) ^ b`: the sign binds closer than the power, which the parser has the other way round.
+fn bound_signs(expr: &Ast) -> Option<Ast> {
+    let Ast::UnaryOp {
+        op: UnaryOperator::Minus,
+        expr,
+    } = expr
+    else {
+        return None;
+    };
+    fn signed(expr: &Ast) -> Ast {
+        match expr {
+            Ast::BinaryOp {
+                left,
+                op: BinaryOperator::PGExp,
+                right,
+            } => Ast::BinaryOp {
+                left: Box::new(signed(left)),
+                op: BinaryOperator::PGExp,
+                right: right.clone(),
+            },
+            other => Ast::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: Box::new(other.clone()),
+            },
+        }
+    }
+    let is_power = matches!(
+        expr.as_ref(),
+        Ast::BinaryOp {
+            op: BinaryOperator::PGExp,
+            ..
+        }
+    );
+    is_power.then(|| signed(expr))
+}
+
+/// `@ a + b` as `@ (a + b)`: prefixes other than signs bind less closely than sums, which the parser does not know.
+fn bound_prefix(expr: &Ast) -> Option<Ast> {
+    /// Takes the prefix off the leftmost operand of a sum.
+    fn without_prefix(expr: &Ast) -> Option<(UnaryOperator, Ast)> {
+        match expr {
+            Ast::BinaryOp {
+                left,
+                op: op @ (BinaryOperator::Plus | BinaryOperator::Minus),
+                right,
+            } => {
+                let (prefix, left) = without_prefix(left)?;
+                Some((
+                    prefix,
+                    Ast::BinaryOp {
+                        left: Box::new(left),
+                        op: op.clone(),
+                        right: right.clone(),
+                    },
+                ))
+            }
+            Ast::UnaryOp { op, expr } if is_prefix(op) => Some((*op, expr.as_ref().clone())),
+            _ => None,
+        }
+    }
+    let is_sum = matches!(
+        expr,
+        Ast::BinaryOp {
+            op: BinaryOperator::Plus | BinaryOperator::Minus,
+            ..
+        }
+    );
+    let (op, rest) = is_sum.then(|| without_prefix(expr)).flatten()?;
+    let expr = Box::new(Ast::Nested(Box::new(rest)));
+    Some(Ast::UnaryOp { op, expr })
+}
+
+fn is_prefix(op: &UnaryOperator) -> bool {
+    use UnaryOperator::{BitwiseNot, PGAbs, PGCubeRoot, PGSquareRoot};
+    matches!(op, PGAbs | PGSquareRoot | PGCubeRoot | BitwiseNot)
 }
 
 fn of_unary(op: &UnaryOperator, expr: &Ast) -> Option<Ast> {

@@ -193,7 +193,7 @@ impl ReadView {
             return self.plan_with_catalog(state, ast).await;
         }
         crate::using::name_merged(&mut ast, &self.catalog)?;
-        crate::operators::rewrite(&mut ast)?;
+        crate::operators::rewrite(&mut ast, false)?;
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
@@ -207,6 +207,7 @@ impl ReadView {
         let find = || async { SystemCatalog::of(self).await.map(Arc::new) };
         let relations = self.relations.get_or_try_init(find).await?;
         pg_catalog::rewrite(&mut ast);
+        crate::operators::rewrite(&mut ast, true)?;
         check_references(&ast, self)?;
         let state = pg_catalog::with_functions(state, relations).map_err(from_datafusion)?;
         let statement = PlanStatement::Statement(Box::new(ast));
