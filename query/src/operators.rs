@@ -301,7 +301,7 @@ fn like_escape(pattern: &mut Ast, escape: &mut Option<ValueWithSpan>) -> Control
     let mut characters = character.chars();
     let (character, None) = (characters.next(), characters.next()) else {
         let message = "invalid escape string";
-        return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0308", message).sqlstate("22025"));
+        return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0314", message).sqlstate("22025"));
     };
     if character == Some('\\') {
         *escape = None;
@@ -319,7 +319,7 @@ fn like_escape(pattern: &mut Ast, escape: &mut Option<ValueWithSpan>) -> Control
         if Some(next) == character {
             let Some(escaped) = rest.next() else {
                 let message = "LIKE pattern must not end with escape character";
-                return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0308", message).sqlstate("22025"));
+                return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0314", message).sqlstate("22025"));
             };
             rewritten.push('\\');
             rewritten.push(escaped);
