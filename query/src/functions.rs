@@ -6,6 +6,7 @@
 
 mod bounded;
 mod fields;
+mod making;
 mod math;
 mod overloads;
 mod quoting;
@@ -187,6 +188,7 @@ fn entries() -> impl Iterator<Item = &'static overloads::Entry> {
         math::FUNCTIONS,
         strings::FUNCTIONS,
         times::FUNCTIONS,
+        making::FUNCTIONS,
         zones::FUNCTIONS,
         fields::FUNCTIONS,
     ]

@@ -18,6 +18,7 @@ QUERIES = {
         (2, None, 2, 0), (3, None, 1, 0), (None, 0, 2, 1), (None, 4, 1, 1), (None, 8, 1, 1), (None, None, 1, 0), (None, None, 4, 1)],
     "SELECT a % 2 AS k, b % 2 AS l, count(*) AS n FROM {t} GROUP BY CUBE (a % 2, b % 2)": [
         (0, 0, 1), (0, None, 1), (1, 0, 2), (1, None, 2), (None, 0, 1), (None, 0, 4), (None, None, 1), (None, None, 4)],
+    "SELECT a + 1 AS z, count(*) AS n FROM {t} GROUP BY ROLLUP (1)": [(2, 2), (3, 1), (None, 1), (None, 4)],
     # `-0` and `0` are one group.
     "SELECT x + 0 AS x, count(*) AS n FROM {t} GROUP BY CUBE (x)": [(0, 2), (1.5, 1), (None, 1), (None, 4)],
     "SELECT x + 0 AS x, a, count(*) AS n FROM {t} GROUP BY ROLLUP (x, a)": [
