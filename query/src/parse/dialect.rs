@@ -17,6 +17,9 @@ pub(crate) struct Postgres;
 
 const BASE: PostgreSqlDialect = PostgreSqlDialect {};
 
+/// Longest side of a BETWEEN SYMMETRIC.
+const SYMMETRIC_BYTES_MAX: usize = 4096;
+
 macro_rules! same_as_postgres {
     ($($flag:ident),* $(,)?) => {
         $(fn $flag(&self) -> bool {
@@ -127,6 +130,14 @@ fn symmetric(parser: &mut Parser<'_>, expr: &Expr) -> Result<Expr, ParserError> 
     let one = parser.parse_subexpr(precedence)?;
     parser.expect_keyword(Keyword::AND)?;
     let other = parser.parse_subexpr(precedence)?;
+    // Each side is written twice, so that nesting would double the statement at every level.
+    if [expr, &one, &other]
+        .iter()
+        .any(|side| side.to_string().len() > SYMMETRIC_BYTES_MAX)
+    {
+        let message = "a side of BETWEEN SYMMETRIC is too long";
+        return Err(ParserError::ParserError(message.into()));
+    }
     let between = |low: &Expr, high: &Expr| Expr::Between {
         expr: Box::new(expr.clone()),
         negated: false,
@@ -157,6 +168,19 @@ mod tests {
             .unwrap()
             .parse_expr();
         assert!(matches!(equal, Ok(Expr::IsDistinctFrom(..))), "{equal:?}");
+    }
+
+    #[test]
+    fn nested_symmetric_ranges_are_bounded() {
+        let nested = |depth| {
+            format!(
+                "SELECT {}1{}",
+                "(".repeat(depth),
+                " BETWEEN SYMMETRIC 1 AND 2)".repeat(depth)
+            )
+        };
+        assert!(parse_script(&nested(2)).is_ok());
+        assert!(parse_script(&nested(40)).is_err());
     }
 
     #[test]
