@@ -7,9 +7,10 @@
 //! Casts get PostgreSQL's rules ([`crate::casts`]) here too, as coercion may have added some.
 
 use crate::casts::converted;
-use arrow::array::{Array, ArrayRef, AsArray, Datum, Float64Array};
+use crate::types::NUMERIC_DIGITS_MAX;
+use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array, Float64Array};
 use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, i256};
 use arrow::error::ArrowError;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::config::ConfigOptions;
@@ -58,11 +59,15 @@ impl AnalyzerRule for CheckedArithmetic {
                 node => merge_schema(&node.inputs()),
             };
             let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
+            let checked = node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
                 Ok(rewritten.update_data(|expr| name.restore(expr)))
-            })
+            })?;
+            match checked.transformed {
+                true => checked.map_data(LogicalPlan::recompute_schema),
+                false => Ok(checked),
+            }
         })?;
         Ok(rewritten.data)
     }
@@ -114,6 +119,35 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Digits behind the point that a quotient of exact numbers has at least.
+const QUOTIENT_SCALE: i8 = 16;
+
+/// Digits behind the point that a product keeps at least, where it has not room for all.
+const PRODUCT_SCALE: i8 = 18;
+
+/// The type of a quotient of NUMERICs of two scales: 16 digits behind the point, or more if a side has more.
+pub(crate) fn quotient_type(left: i8, right: i8) -> DataType {
+    let scale = left.max(right).max(QUOTIENT_SCALE);
+    DataType::Decimal128(NUMERIC_DIGITS_MAX, scale)
+}
+
+/// The type of a product of NUMERICs: all digits if 38 have room for them, else 18 behind the point, or more if a
+/// side has more.
+fn product_type(left: (u8, i8), right: (u8, i8)) -> DataType {
+    let (digits, scale) = (left.0 as u32 + right.0 as u32, left.1 + right.1);
+    if digits <= NUMERIC_DIGITS_MAX as u32 || scale <= PRODUCT_SCALE {
+        return DataType::Decimal128(digits.min(NUMERIC_DIGITS_MAX as u32) as u8, scale);
+    }
+    DataType::Decimal128(NUMERIC_DIGITS_MAX, left.1.max(right.1).max(PRODUCT_SCALE))
+}
+
+/// A quotient or a product of two NUMERICs, as a function: it has a type of its own before types are coerced.
+pub(crate) fn numeric_operator(divides: bool, sides: Vec<Expr>) -> Expr {
+    let operator = if divides { Operator::Divide } else { Operator::Multiply };
+    let signature = Signature::any(2, Volatility::Immutable);
+    Checked { operator, signature }.call(sides)
 }
 
 /// An arithmetic operator, checked.
@@ -169,12 +203,16 @@ impl ScalarUDFImpl for Checked {
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match is_numeric(&arguments[0]) {
+            true if self.is_scaled() => self.scaled_type(arguments),
             true => BinaryTypeCoercer::new(&arguments[0], &self.operator, &arguments[1]).get_result_type(),
             false => Ok(arguments[0].clone()),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if self.is_scaled() && is_numeric(args.return_type()) {
+            return self.scaled(&args);
+        }
         let result =
             apply(&args.args[0], &args.args[1], self.kernel()).map_err(|error| self.explained(error, &args))?;
         match result.data_type() {
@@ -208,6 +246,65 @@ fn check_digits(result: &ColumnarValue) -> Result<()> {
 }
 
 impl Checked {
+    /// Whether NUMERICs have a result of a scale of their own.
+    fn is_scaled(&self) -> bool {
+        matches!(self.operator, Operator::Multiply | Operator::Divide)
+    }
+
+    fn scaled_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        let sizes = |data_type: &DataType| match data_type {
+            DataType::Decimal128(precision, scale) => Ok((*precision, *scale)),
+            other => Err(DataFusionError::Internal(format!("{other} is not a NUMERIC"))),
+        };
+        let (left, right) = (sizes(&arguments[0])?, sizes(&arguments[1])?);
+        Ok(match self.operator {
+            Operator::Divide => quotient_type(left.1, right.1),
+            _ => product_type(left, right),
+        })
+    }
+
+    /// A product or a quotient of NUMERICs, rounded once, half away from zero.
+    fn scaled(&self, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let DataType::Decimal128(precision, scale) = *args.return_type() else {
+            return Err(DataFusionError::Internal("a NUMERIC is expected".into()));
+        };
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { args.number_rows };
+        let (left, right) = (args.args[0].to_array(rows)?, args.args[1].to_array(rows)?);
+        let (left, right) = (
+            left.as_primitive::<Decimal128Type>(),
+            right.as_primitive::<Decimal128Type>(),
+        );
+        // Powers of ten that the result has too few of, or too many.
+        let (raise, lower) = match self.operator {
+            Operator::Divide => (scale - left.scale() + right.scale(), 0),
+            _ => (0, left.scale() + right.scale() - scale),
+        };
+        let (raise, lower) = (power_of_ten(raise), power_of_ten(lower));
+        let overflow = || out_of_range("value overflows numeric format");
+        let one = |a: i128, b: i128| {
+            let (dividend, divisor) = match self.operator {
+                Operator::Divide if b == 0 => return Err(division_by_zero()),
+                Operator::Divide => (i256::from_i128(a).checked_mul(raise), i256::from_i128(b)),
+                _ => (i256::from_i128(a).checked_mul(i256::from_i128(b)), lower),
+            };
+            let rounded = dividend
+                .map(|dividend| rounded_quotient(dividend, divisor))
+                .and_then(i256::to_i128);
+            let held = rounded.filter(|value| Decimal128Type::is_valid_decimal_precision(*value, precision));
+            held.ok_or_else(overflow)
+        };
+        let results = left.iter().zip(right.iter());
+        let results = results.map(|(a, b)| a.zip(b).map(|(a, b)| one(a, b)).transpose());
+        let results = results
+            .collect::<Result<Decimal128Array>>()?
+            .with_precision_and_scale(precision, scale)?;
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&results, 0)?),
+            false => ColumnarValue::Array(Arc::new(results)),
+        })
+    }
+
     fn explained(&self, error: DataFusionError, args: &ScalarFunctionArgs) -> DataFusionError {
         match error.find_root() {
             DataFusionError::ArrowError(arrow, _) if matches!(**arrow, ArrowError::ArithmeticOverflow(_)) => {
@@ -240,6 +337,25 @@ impl Checked {
             }
         }
         one_nan(result)
+    }
+}
+
+fn power_of_ten(exponent: i8) -> i256 {
+    i256::from_i128(10).wrapping_pow(exponent.max(0) as u32)
+}
+
+/// A quotient rounded half away from zero.
+fn rounded_quotient(dividend: i256, divisor: i256) -> i256 {
+    let (quotient, rest) = (dividend.wrapping_div(divisor), dividend.wrapping_rem(divisor));
+    let distance = divisor.wrapping_abs().wrapping_sub(rest.wrapping_abs());
+    if rest.wrapping_abs() < distance {
+        return quotient;
+    }
+    let is_negative = (dividend < i256::ZERO) != (divisor < i256::ZERO);
+    if is_negative {
+        quotient.wrapping_sub(i256::ONE)
+    } else {
+        quotient.wrapping_add(i256::ONE)
     }
 }
 

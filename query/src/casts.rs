@@ -2,6 +2,8 @@
 //!
 //! - Floats become whole numbers by rounding half to even; DataFusion cuts.
 //! - NUMERIC becomes a float by its digits, rounded once; DataFusion divides two rounded floats.
+//! - A float becomes NUMERIC by the digits that it is sure of: 15, or 6 of a REAL.
+//! - NUMERIC without precision never drops digits: what has more than it holds is refused.
 //! - A DOUBLE PRECISION that REAL cannot hold is refused; DataFusion makes it infinite, or zero.
 //!
 //! # Parts
@@ -10,6 +12,7 @@
 pub(crate) mod named;
 pub(crate) mod text;
 
+use crate::types::{OPEN_NUMERIC, OPEN_SCALE};
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float32Array, Float64Array};
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float32Type, Float64Type};
 use datafusion::common::ScalarValue;
@@ -66,6 +69,12 @@ pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<E
     let function = match (from, to) {
         (DataType::Float32 | DataType::Float64, to) if to.is_integer() => Conversion::new("round_half_even", from),
         (DataType::Float64, DataType::Float32) => Conversion::new("narrow", to),
+        (DataType::Float32 | DataType::Float64, DataType::Decimal128(_, _)) => Conversion::new("to_numeric", to),
+        (DataType::Decimal128(_, scale), to) if *to == OPEN_NUMERIC && *scale > OPEN_SCALE => {
+            Conversion::new("to_open_numeric", to)
+        }
+        (DataType::Time64(_), DataType::Interval(_)) => return Some(of_time(expr, "cenote_interval_of_time")),
+        (DataType::Interval(_), DataType::Time64(_)) => return Some(of_time(expr, "cenote_time_of_interval")),
         (DataType::Decimal128(_, _), DataType::Float32) => Conversion::new("to_real", to),
         (DataType::Decimal128(_, _), DataType::Float64) => Conversion::new("to_double", to),
         (DataType::Decimal128(_, scale), to) if to.is_integer() && *scale > 0 => {
@@ -75,6 +84,46 @@ pub(crate) fn converted(expr: &Expr, from: &DataType, to: &DataType) -> Option<E
     };
     let call = ScalarFunction::new_udf(Arc::new(ScalarUDF::from(function)), vec![expr.clone()]);
     Some(Expr::ScalarFunction(call))
+}
+
+fn of_time(expr: &Expr, name: &str) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(crate::functions::own(name), vec![expr.clone()]))
+}
+
+/// Floats as NUMERIC: by as many digits as the type is sure of, then rounded to the scale.
+///
+/// # Errors
+/// 22003: it has more digits than the type. 0A000: infinities and NaN.
+pub(crate) fn numerics_of(floats: &ArrayRef, precision: u8, scale: i8) -> Result<ArrayRef> {
+    let is_double = *floats.data_type() == DataType::Float64;
+    let doubles = arrow::compute::cast(floats, &DataType::Float64)?;
+    let read = doubles.as_primitive::<Float64Type>().iter().map(|value| {
+        let text = match value? {
+            value if !value.is_finite() => value.to_string(),
+            value if is_double => format!("{value:.14e}"),
+            value => format!("{value:.5e}"),
+        };
+        Some(crate::pgtext::read_decimal(&text, precision, scale))
+    });
+    let read = read
+        .map(Option::transpose)
+        .collect::<cenote_statestore::Result<Decimal128Array>>();
+    let read = read.map_err(crate::provider::outside)?;
+    Ok(Arc::new(read.with_precision_and_scale(precision, scale)?))
+}
+
+/// NUMERIC as one without precision, whose scale is [`OPEN_SCALE`].
+///
+/// # Errors
+/// 22003: a digit would be lost.
+pub(crate) fn open_numerics(numbers: &Decimal128Array) -> Result<ArrayRef> {
+    let lost = numbers.scale() - OPEN_SCALE;
+    let factor = 10i128.pow(lost.max(0) as u32);
+    if numbers.iter().flatten().any(|value| value % factor != 0) {
+        return Err(crate::provider::outside(crate::pgtext::digits_lost()));
+    }
+    let fewer: Decimal128Array = numbers.unary(|value| value / factor);
+    Ok(Arc::new(fewer.with_data_type(OPEN_NUMERIC)))
 }
 
 /// DOUBLE PRECISION as REAL.
@@ -119,6 +168,8 @@ impl Conversion {
 
     fn convert(&self, array: &ArrayRef) -> Result<ArrayRef> {
         Ok(match (array.data_type(), &self.to) {
+            (DataType::Decimal128(_, _), DataType::Decimal128(_, _)) => open_numerics(array.as_primitive())?,
+            (_, DataType::Decimal128(precision, scale)) => numerics_of(array, *precision, *scale)?,
             (DataType::Decimal128(_, _), to) => nearest_floats(array.as_primitive(), to),
             (DataType::Float64, DataType::Float32) => narrowed(array.as_primitive())?,
             _ => round_half_even(array),

@@ -8,7 +8,7 @@ mod format;
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::ddl::writable_table;
-use crate::dml::{assign, check_rows};
+use crate::dml::{assign, check_rows, kept_form};
 use crate::error::unsupported;
 use crate::names::folded;
 use crate::outcome::{CopyIn, Outcome};
@@ -142,6 +142,7 @@ impl Copy {
             }
         });
         let batch = Changes::batch(nullable(&self.table.columns), complete.collect::<Result<_>>()?, rows)?;
+        let batch = kept_form(&self.table, batch)?;
         check_rows(&self.database, &self.table, &batch).await?;
         self.batches.push(batch);
         Ok(())

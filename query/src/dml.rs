@@ -7,12 +7,14 @@
 mod assignments;
 mod change;
 mod insert;
+mod kept;
 mod returning;
 mod rows;
 mod upsert;
 
 pub(crate) use change::{delete, deleted_from, target, truncate, update};
 pub(crate) use insert::{insert, parameters_of_insert};
+pub(crate) use kept::kept_form;
 pub(crate) use returning::{Returning, no_rows};
 pub(crate) use rows::{assign, check_rows, nullable};
 

@@ -10,6 +10,16 @@ pub(crate) fn unsupported(clause: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Unsupported, "SQL-0002", message)
 }
 
+/// How the errors of the library of regular expressions begin.
+const REGEX_ERROR: &str = "regex parse error";
+
+/// The error of a pattern that is none; the reason is the library's last line.
+fn invalid_regex(text: &str) -> Error {
+    let reason = text.lines().last().unwrap_or(text).trim_start_matches("error: ");
+    let message = format!("invalid regular expression: {reason}");
+    Error::new(ErrorKind::Invalid, "EVAL-0005", message).sqlstate("2201B")
+}
+
 /// Translates an error of planning or execution.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);
@@ -25,6 +35,7 @@ fn translate(error: &DataFusionError) -> Error {
     match error.find_root() {
         DataFusionError::External(inner) => match inner.downcast_ref::<Error>() {
             Some(own) => own.clone(),
+            None if inner.to_string().starts_with(REGEX_ERROR) => invalid_regex(&inner.to_string()),
             None => Error::bug(inner.to_string()),
         },
         DataFusionError::ArrowError(arrow, _) => from_arrow(arrow.to_string(), arrow),
@@ -124,7 +135,11 @@ fn from_text(text: String) -> Error {
         .trim_start_matches("Optimizer rule ")
         .to_string();
     let lower = text.to_lowercase();
-    let (code, state) = if lower.contains("invalid function")
+    let (code, state) = if lower.contains("regular expression did not compile") {
+        ("EVAL-0005", "2201B")
+    } else if lower.contains("error parsing timestamp") {
+        ("EVAL-0003", "22007")
+    } else if lower.contains("invalid function")
         || lower.contains("no function matches")
         || lower.contains("function") && lower.contains("not found")
     {

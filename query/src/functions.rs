@@ -6,7 +6,18 @@
 //! [`crate::gathered`] when a plan is made.
 
 mod bounded;
+mod fields;
+mod making;
+mod math;
+mod overloads;
+mod quoting;
+mod strings;
+mod times;
+mod zones;
 
+pub(crate) use fields::extract_name;
+
+use crate::arithmetic::quotient_type;
 use crate::sums::{DistinctSum, ExactTotal, FloatTotal, GroupedSums, Reading, Sum, SumResult, Total};
 use crate::types::NUMERIC_DIGITS_MAX;
 use arrow::datatypes::{DataType, FieldRef};
@@ -19,13 +30,8 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, create_udf,
 };
 use datafusion::scalar::ScalarValue;
-use std::sync::Arc;
-
-/// Fractional digits of an average of exact numbers, where its whole digits leave room.
-const AVERAGE_DIGITS: u8 = 16;
-
-/// Whole digits that an average keeps room for at the expense of fractional digits, if its argument may have them.
-const AVERAGE_WHOLE_DIGITS: u8 = 28;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 /// `sum` or `avg`.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -158,13 +164,9 @@ fn sum_type(argument: &DataType) -> DataType {
 fn mean_type(argument: &DataType) -> DataType {
     match argument {
         DataType::Float32 | DataType::Float64 => DataType::Float64,
-        DataType::Decimal128(precision, scale) => {
-            let own = (*scale).max(0) as u8;
-            let whole = (precision - own).min(AVERAGE_WHOLE_DIGITS);
-            let digits = AVERAGE_DIGITS.min(NUMERIC_DIGITS_MAX - whole).max(own);
-            DataType::Decimal128(NUMERIC_DIGITS_MAX, digits as i8)
-        }
-        _ => DataType::Decimal128(NUMERIC_DIGITS_MAX, AVERAGE_DIGITS as i8),
+        // A mean is a quotient by a whole number.
+        DataType::Decimal128(_, scale) => quotient_type(*scale, 0),
+        _ => quotient_type(0, 0),
     }
 }
 
@@ -181,6 +183,32 @@ pub(crate) fn cenote_epoch(epoch: Epoch) -> ScalarUDF {
     )
 }
 
+/// The scalar functions that are PostgreSQL's here.
+fn entries() -> impl Iterator<Item = &'static overloads::Entry> {
+    [
+        math::FUNCTIONS,
+        strings::FUNCTIONS,
+        times::FUNCTIONS,
+        making::FUNCTIONS,
+        zones::FUNCTIONS,
+        fields::FUNCTIONS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// One of the scalar functions that are computed here, by its name.
+///
+/// # Panics
+/// If there is none of that name (a caller's bug).
+pub(crate) fn own(name: &str) -> Arc<ScalarUDF> {
+    static OWN: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
+        let all = entries().map(|entry| (entry.0, Arc::new(overloads::Function::udf(entry, None))));
+        all.collect()
+    });
+    OWN.get(name).expect("a function of the tables").clone()
+}
+
 /// Replaces functions by their PostgreSQL variants.
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     use datafusion::execution::FunctionRegistry;
@@ -192,6 +220,11 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(Arc::new(function))?;
     }
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
+    state.register_udf(Arc::new(crate::casts::named::OpenNumeric::function()))?;
+    for entry in entries() {
+        let before = state.udf(entry.0).ok();
+        state.register_udf(Arc::new(overloads::Function::udf(entry, before)))?;
+    }
     state.register_udf(Arc::new(ScalarUDF::from(OctetLength {
         signature: Signature::any(1, Volatility::Immutable),
     })))?;

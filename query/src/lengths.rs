@@ -2,7 +2,7 @@
 //!
 //! # Rules kept here
 //! 1. A column takes no text of more characters (22001). A cast to such a type cuts, as in PostgreSQL.
-//! 2. CHAR(n) is not filled with blanks: a text stays as it came.
+//! 2. CHAR(n) is not filled with blanks, and is kept without those at its end ([`crate::dml`]).
 //! 3. Rows of a connector are not checked, so its columns declare no length.
 
 use crate::catalog::{ColumnDefinition, parse_sql_type};
@@ -68,11 +68,16 @@ pub(crate) fn check(columns: &[ColumnDefinition], limits: &[Option<u64>], rows: 
     Ok(())
 }
 
-fn shown_type(sql_type: &str, limit: u64) -> String {
+/// Whether the type of a column with a length is CHAR(n), as it is written.
+pub(crate) fn is_char(sql_type: &str) -> bool {
     let sql_type = sql_type.to_lowercase();
-    match sql_type.starts_with("varchar") || sql_type.contains("varying") {
-        true => format!("character varying({limit})"),
-        false => format!("character({limit})"),
+    !(sql_type.starts_with("varchar") || sql_type.contains("varying"))
+}
+
+fn shown_type(sql_type: &str, limit: u64) -> String {
+    match is_char(sql_type) {
+        false => format!("character varying({limit})"),
+        true => format!("character({limit})"),
     }
 }
 

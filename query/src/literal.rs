@@ -140,11 +140,6 @@ impl VisitorMut for Literals {
                 }
             }
             Expr::Interval(Interval { value, .. }) => self.leave(value),
-            Expr::AtTimeZone { .. } => {
-                let message = "cannot plan query: AT TIME ZONE is not supported yet";
-                let error = Error::new(ErrorKind::Unsupported, "SQL-0301", message);
-                return ControlFlow::Break(error.attempt("cast to TIMESTAMP or TIMESTAMPTZ: the zone of both is UTC"));
-            }
             Expr::SimilarTo { .. } => return as_regex(expr),
             _ => {}
         }
@@ -284,7 +279,7 @@ fn too_long(text: &str) -> Error {
 }
 
 /// Digits that a decimal number needs, and how many of them stand after the point.
-fn decimal_size(text: &str) -> Option<(i64, i64)> {
+pub(crate) fn decimal_size(text: &str) -> Option<(i64, i64)> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
         None => (text, 0),

@@ -373,7 +373,9 @@ impl RecordOfNothing {
 /// A physical expression over columns of that schema.
 fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     check_allowed(expr)?;
-    create_physical_expr(expr, schema, &ExecutionProps::new()).map_err(crate::error::from_datafusion)
+    create_physical_expr(expr, schema, &ExecutionProps::new())
+        .and_then(crate::ordered::ordered)
+        .map_err(crate::error::from_datafusion)
 }
 
 /// Refuses expressions whose value is not a function of the row.

@@ -1,130 +1,114 @@
-//! `cenote_catalog.operators` and EXPLAIN ANALYZE of a view: its operators, what they have done since the view was
-//! created (at a restart, since then), and how much state they keep.
+//! Operators and clauses with PostgreSQL's meaning where the planner has none, or another.
+//!
+//! Two places: [`rewrite`] turns syntax into calls before planning (`@ x`, `x AT TIME ZONE z`, EXTRACT, `LIKE ...
+//! ESCAPE`), [`TypedOperators`] plans operators by the types of their sides (quotients of NUMERIC, intervals times
+//! numbers, differences of timestamps).
+//!
+//! # Not here
+//! What the functions compute: [`crate::functions`]. Overflow of operators that stay: [`crate::arithmetic`].
 
-use crate::catalog::{MaterializedView, Object};
-use crate::explain::describe;
-use crate::plan::ReadView;
-use crate::system::Columns;
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use cenote_engine::OperatorFigures;
-use cenote_engine::plan::Node;
-use cenote_statestore::{Result, VersionedTable};
+mod precedence;
+mod syntax;
 
-/// One operator with its figures.
-struct Operator {
-    view: String,
-    number: i64,
-    kind: &'static str,
-    inputs: String,
-    description: String,
-    state_tables: String,
-    figures: OperatorFigures,
-    state: (u64, u64),
-}
+pub(crate) use syntax::rewrite;
 
-/// The operators of all views, or of one.
-pub(crate) async fn operators(view: &ReadView, of: Option<&str>) -> Result<RecordBatch> {
-    let mut found = Vec::new();
-    for object in view.catalog.objects() {
-        if let Object::MaterializedView(materialized) = object
-            && of.is_none_or(|name| name == object.name())
-        {
-            found.extend(of_view(view, materialized).await?);
-        }
-    }
-    table(&found)
-}
+use crate::arithmetic::numeric_operator;
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::error::Result as PlanResult;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable, ScalarUDF};
+use datafusion::prelude::cast;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use std::sync::Arc;
 
-/// Columns of the table.
-pub(crate) fn columns() -> Result<SchemaRef> {
-    Ok(table(&[])?.schema())
-}
+/// Plans operators by the types of their sides.
+#[derive(Debug)]
+pub(crate) struct TypedOperators;
 
-fn table(found: &[Operator]) -> Result<RecordBatch> {
-    let texts = |of: fn(&Operator) -> &str| found.iter().map(|operator| Some(of(operator).to_string())).collect();
-    let numbers = |of: fn(&Operator) -> u64| found.iter().map(|operator| of(operator) as i64).collect();
-    Columns::default()
-        .text("view", texts(|operator| &operator.view))
-        .number("operator", found.iter().map(|operator| operator.number).collect())
-        .text("kind", texts(|operator| operator.kind))
-        .text("inputs", texts(|operator| &operator.inputs))
-        .text("description", texts(|operator| &operator.description))
-        .text("state_tables", texts(|operator| &operator.state_tables))
-        .number("rows_in", numbers(|operator| operator.figures.rows_in))
-        .number("rows_out", numbers(|operator| operator.figures.rows_out))
-        .number("batches_in", numbers(|operator| operator.figures.batches_in))
-        .number("batches_out", numbers(|operator| operator.figures.batches_out))
-        .number("cpu_us", numbers(|operator| operator.figures.cpu.as_micros() as u64))
-        .number("state_rows", numbers(|operator| operator.state.0))
-        .number("state_bytes", numbers(|operator| operator.state.1))
-        .batch()
-}
-
-/// The operators of a view in the order of its plan, then what writes its table and its errors.
-async fn of_view(view: &ReadView, of: &MaterializedView) -> Result<Vec<Operator>> {
-    let sizes = view.database.engine().state_sizes(of.definition.id).await?;
-    let figures = of.meters.figures();
-    let operator = |number: usize, kind: &'static str, inputs: String, figures: OperatorFigures| Operator {
-        view: of.definition.name.clone(),
-        number: number as i64,
-        kind,
-        inputs,
-        description: String::new(),
-        state_tables: String::new(),
-        figures,
-        state: (0, 0),
-    };
-    let mut found = Vec::new();
-    for (id, node) in of.plan.nodes.iter().enumerate() {
-        let inputs = node.inputs();
-        let own = match node {
-            // A union is only a meeting of streams.
-            Node::Union { .. } => passed_on(inputs.iter().map(|input| figures[*input])),
-            _ => figures[id],
+impl ExprPlanner for TypedOperators {
+    fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(raw));
         };
-        let names: Vec<String> = node.state_tables().into_iter().map(|table| table.name).collect();
-        let kept = sizes.iter().filter(|(node, ..)| *node == id);
-        found.push(Operator {
-            description: describe(view, node),
-            state_tables: names.join(", "),
-            state: kept.fold((0, 0), |sum, (_, _, rows, bytes)| (sum.0 + rows, sum.1 + bytes)),
-            ..operator(id, node.kind(), numbered(&inputs), own)
-        });
+        use BinaryOperator::{Divide, Minus, Multiply, Plus};
+        if matches!(raw.op, Divide | Multiply)
+            && let Some(planned) = of_numerics(&raw, &left, &right)
+        {
+            return Ok(PlannerResult::Planned(planned));
+        }
+        let raw = with_timestamps(raw, &left, &right);
+        let (left, right) = (raw.left.get_type(schema)?, raw.right.get_type(schema)?);
+        let name = match (&left, &raw.op, &right) {
+            (DataType::Interval(_), Multiply, number) if number.is_numeric() => "cenote_interval_times",
+            (DataType::Interval(_), Divide, number) if number.is_numeric() => "cenote_interval_divided",
+            (DataType::Timestamp(_, _), Minus, DataType::Timestamp(_, _)) => "cenote_timestamp_difference",
+            (DataType::Time64(_), Plus, DataType::Interval(_)) => "cenote_time_plus",
+            (DataType::Time64(_), Minus, DataType::Interval(_)) => "cenote_time_minus",
+            (number, Multiply, DataType::Interval(_)) if number.is_numeric() => {
+                return Ok(planned("cenote_interval_times", vec![raw.right, raw.left]));
+            }
+            (DataType::Interval(_), Plus, DataType::Time64(_)) => {
+                return Ok(planned("cenote_time_plus", vec![raw.right, raw.left]));
+            }
+            _ => return Ok(PlannerResult::Original(raw)),
+        };
+        Ok(planned(name, vec![raw.left, raw.right]))
     }
-    let nodes = of.plan.nodes.len();
-    found.push(Operator {
-        state: size_of(&of.versioned),
-        ..operator(nodes, "view", numbered(&[of.plan.root]), figures[nodes])
-    });
-    if let Some(errors) = &of.errors {
-        let fallible = of.plan.nodes.iter().enumerate().filter(|(_, node)| node.is_fallible());
-        let inputs: Vec<usize> = fallible.map(|(id, _)| id).collect();
-        found.push(Operator {
-            state_tables: errors.schema().name.clone(),
-            state: size_of(errors),
-            ..operator(nodes + 1, "errors", numbered(&inputs), figures[nodes + 1])
-        });
+}
+
+fn planned(name: &str, arguments: Vec<Expr>) -> PlannerResult<RawBinaryExpr> {
+    PlannerResult::Planned(called(crate::functions::own(name), arguments))
+}
+
+fn called(function: Arc<ScalarUDF>, arguments: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments))
+}
+
+/// A quotient or a product of which one side is NUMERIC and the other exact.
+fn of_numerics(raw: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let is_numeric = |found: &DataType| matches!(found, DataType::Decimal128(_, _));
+    let is_exact = |found: &DataType| is_numeric(found) || found.is_integer();
+    if !(is_exact(left) && is_exact(right) && (is_numeric(left) || is_numeric(right))) {
+        return None;
     }
-    Ok(found)
+    let as_numeric = |expr: &Expr, found: &DataType| match is_numeric(found) {
+        true => expr.clone(),
+        false => cast(expr.clone(), crate::types::numeric_of(found)),
+    };
+    let sides = vec![as_numeric(&raw.left, left), as_numeric(&raw.right, right)];
+    Some(numeric_operator(raw.op == BinaryOperator::Divide, sides))
 }
 
-fn numbered(inputs: &[usize]) -> String {
-    let inputs: Vec<String> = inputs.iter().map(|input| format!("#{input}")).collect();
-    inputs.join(" ")
-}
-
-fn size_of(table: &VersionedTable) -> (u64, u64) {
-    let statistics = table.statistics();
-    (statistics.rows, statistics.bytes)
-}
-
-fn passed_on(inputs: impl Iterator<Item = OperatorFigures>) -> OperatorFigures {
-    inputs.fold(OperatorFigures::default(), |sum, input| OperatorFigures {
-        rows_in: sum.rows_in + input.rows_out,
-        rows_out: sum.rows_out + input.rows_out,
-        batches_in: sum.batches_in + input.batches_out,
-        batches_out: sum.batches_out + input.batches_out,
-        cpu: sum.cpu,
-    })
+/// A date beside an interval, or one that a timestamp is subtracted from or the other way round, as a timestamp.
+fn with_timestamps(mut raw: RawBinaryExpr, left: &DataType, right: &DataType) -> RawBinaryExpr {
+    use BinaryOperator::{Minus, Plus};
+    let plain = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let is_sum = matches!(raw.op, Plus | Minus);
+    let beside = |other: &DataType| match other {
+        DataType::Interval(_) if is_sum => Some(plain.clone()),
+        DataType::Timestamp(_, _) if raw.op == Minus => Some(other.clone()),
+        _ => None,
+    };
+    match (left, right) {
+        (DataType::Date32, other) => {
+            if let Some(to) = beside(other) {
+                raw.left = cast(raw.left, to);
+            }
+        }
+        (other, DataType::Date32) => {
+            if let Some(to) = beside(other) {
+                raw.right = cast(raw.right, to);
+            }
+        }
+        (DataType::Timestamp(_, None), DataType::Timestamp(_, Some(_))) if raw.op == Minus => {
+            raw.left = cast(raw.left, right.clone());
+        }
+        (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) if raw.op == Minus => {
+            raw.right = cast(raw.right, left.clone());
+        }
+        _ => {}
+    }
+    raw
 }

@@ -16,7 +16,7 @@
 
 mod binary;
 mod binary_read;
-mod calendar;
+pub(crate) mod calendar;
 mod cells;
 mod json;
 mod number;
@@ -37,6 +37,7 @@ pub use json::{JsonWriter, write_json};
 pub use read::{parse_array, parse_array_in, parse_scalar};
 pub(crate) use read_forms::json_error;
 pub use read_number::parse_numeric;
+pub(crate) use read_number::{digits_lost, read_decimal};
 pub use writer::Formatter;
 pub use zone::Zone;
 

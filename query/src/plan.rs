@@ -122,10 +122,11 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
 
 /// What gives operators and subscripts their meaning: ours first.
 fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
-    let own: [Arc<dyn ExprPlanner>; 3] = [
+    let own: [Arc<dyn ExprPlanner>; 4] = [
         Arc::new(crate::unknowns::UnknownLiterals),
         Arc::new(crate::json_parts::JsonOperators),
         Arc::new(crate::arrays::ArraySubscripts),
+        Arc::new(crate::operators::TypedOperators),
     ];
     let others = SessionStateDefaults::default_expr_planners();
     own.into_iter().chain(others).collect()
@@ -147,7 +148,8 @@ fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + 
 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name())).collect()
+    let rules = rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name()));
+    rules.chain([crate::ordered::rule()]).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.
@@ -196,6 +198,7 @@ impl ReadView {
         }
         crate::using::name_merged(&mut ast, &self.catalog)?;
         crate::row_values::compare_fields(&mut ast)?;
+        crate::operators::rewrite(&mut ast, false)?;
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
@@ -209,6 +212,7 @@ impl ReadView {
         let find = || async { SystemCatalog::of(self).await.map(Arc::new) };
         let relations = self.relations.get_or_try_init(find).await?;
         pg_catalog::rewrite(&mut ast);
+        crate::operators::rewrite(&mut ast, true)?;
         check_references(&ast, self)?;
         let state = pg_catalog::with_functions(state, relations).map_err(from_datafusion)?;
         let statement = PlanStatement::Statement(Box::new(ast));

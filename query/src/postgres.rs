@@ -5,7 +5,7 @@
 //! - A parameter that is cast is of the type it is cast to.
 //! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
 //! - NUMERIC literals become floats by their digits, rounded once.
-//! - Text literals cast to BYTEA, UUID, TIME or INTERVAL are read in the input form of that type.
+//! - Text literals that are cast are read in the input form of that type.
 //! - Values of two types side by side are brought together ([`mixed`]); formats of times are PostgreSQL's ([`patterns`]).
 //! - ARRAY_AGG, STRING_AGG and COUNT of different rows are [`crate::gathered`].
 //!
@@ -13,9 +13,10 @@
 
 mod mixed;
 pub(crate) mod patterns;
+pub(crate) mod sets;
 
-use crate::casts::named::NamedCast;
-use crate::casts::text::is_read_here;
+use crate::casts::named::{NamedCast, OpenNumeric};
+use crate::casts::text::reads_text;
 use arrow::datatypes::{DataType, TimeUnit};
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::DFSchema;
@@ -44,6 +45,9 @@ const FORMATTING: [&str; 3] = ["to_char", "to_date", "to_timestamp"];
 
 /// Applies PostgreSQL's typing rules to a plan.
 pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let plan = plan
+        .transform_up_with_subqueries(|node| sets::of_columns(node, false))?
+        .data;
     let rewritten = plan.transform_up_with_subqueries(|node| {
         // The counts of LIMIT and OFFSET have a type of their own.
         if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) {
@@ -182,6 +186,13 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
     if let Some(cast) = NamedCast::cast_of(call) {
         return Some(with_type_of_parameter(cast));
     }
+    if let Some(cast) = expr
+        .get_type(schema)
+        .ok()
+        .and_then(|to| OpenNumeric::cast_of(call, &to))
+    {
+        return Some(cast);
+    }
     let given = expr.get_type(schema).ok()?;
     let wanted = match (call.name(), &given) {
         ("nullif", _) => call.args.first()?.get_type(schema).ok()?,
@@ -198,7 +209,7 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
 /// The literal that a cast of a literal is; `None`: the cast is left to DataFusion.
 fn cast_literal(value: &ScalarValue, to: &DataType) -> Result<Option<ScalarValue>> {
     match (value, to) {
-        (ScalarValue::Utf8(Some(text)), to) if *to == DataType::Binary || is_read_here(to) => {
+        (ScalarValue::Utf8(Some(text)), to) if reads_text(to) => {
             let value = crate::pgtext::parse_scalar(Some(text), to, &crate::pgtext::TextStyle::default());
             value.map(Some).map_err(crate::provider::outside)
         }

@@ -79,7 +79,7 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
         "tables" => tables(view),
         "sources" => sources(view),
         "state_tables" => state_tables(view).await,
-        "operators" => crate::operators::operators(view, None).await.map(Some),
+        "operators" => crate::figures::operators(view, None).await.map(Some),
         "epochs" => epochs(view),
         "settings" => settings(view),
         "functions" => functions(view),
@@ -300,6 +300,8 @@ fn functions(view: &ReadView) -> Result<Option<RecordBatch>> {
             .map(|name| (name.clone(), "aggregate")),
     );
     names.extend(planner.window_functions().keys().map(|name| (name.clone(), "window")));
+    // What rewritten statements call is no user's.
+    names.retain(|(name, _)| !name.starts_with("cenote_"));
     names.sort();
     Columns::default()
         .text("name", names.iter().map(|(name, _)| Some(name.clone())).collect())

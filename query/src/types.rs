@@ -15,6 +15,26 @@ pub const UTC: &str = "+00:00";
 /// Digits of the widest NUMERIC.
 pub const NUMERIC_DIGITS_MAX: u8 = 38;
 
+/// Digits behind the point of a NUMERIC without precision, which has any number of them in PostgreSQL. A value with more
+/// is refused, not rounded.
+pub(crate) const OPEN_SCALE: i8 = 18;
+
+/// The Arrow type of NUMERIC without precision.
+pub(crate) const OPEN_NUMERIC: DataType = DataType::Decimal128(NUMERIC_DIGITS_MAX, OPEN_SCALE);
+
+/// The NUMERIC that holds every value of a type: its own digits if it is exact.
+pub(crate) fn numeric_of(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Decimal128(_, _) => data_type.clone(),
+        DataType::Int8 | DataType::UInt8 | DataType::Int16 | DataType::UInt16 | DataType::Int32 => {
+            DataType::Decimal128(10, 0)
+        }
+        DataType::UInt32 | DataType::Int64 => DataType::Decimal128(19, 0),
+        DataType::UInt64 => DataType::Decimal128(20, 0),
+        _ => OPEN_NUMERIC,
+    }
+}
+
 /// Digits of a second that times are kept to.
 const MICROSECOND_DIGITS: u64 = 6;
 
@@ -39,7 +59,7 @@ fn own_choice(sql_type: &SqlType) -> Option<DataType> {
         SqlType::Interval { .. } => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Numeric(ExactNumberInfo::None)
         | SqlType::Decimal(ExactNumberInfo::None)
-        | SqlType::Dec(ExactNumberInfo::None) => DataType::Decimal128(38, 10),
+        | SqlType::Dec(ExactNumberInfo::None) => OPEN_NUMERIC,
         SqlType::Custom(name, _) => return custom_choice(&name.to_string().to_lowercase()),
         _ => return None,
     })
@@ -166,7 +186,7 @@ fn unsupported_type(sql_type: &SqlType) -> Error {
 
 fn decimal_type(info: &ExactNumberInfo) -> Result<DataType> {
     let (precision, scale) = match info {
-        ExactNumberInfo::None => (38, 10),
+        ExactNumberInfo::None => (NUMERIC_DIGITS_MAX as u64, OPEN_SCALE as i64),
         ExactNumberInfo::Precision(precision) => (*precision, 0),
         ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
     };

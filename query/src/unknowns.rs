@@ -4,14 +4,15 @@
 //! DataFusion takes every quoted text for a TEXT, and finds no operator for a UUID and a TEXT. Three places give a
 //! literal its type: [`UnknownLiterals`] on both sides of an operator, before it is looked up; [`in_lists`] in IN
 //! and BETWEEN, on the plan; [`type_values`] in what an INSERT inserts. Only the types that are read by
-//! [`crate::pgtext`] alone need it ([`is_read_here`]); for others DataFusion's own coercion does the same.
+//! [`crate::pgtext`] alone need it ([`is_read_here`]), dates and timestamps; for others DataFusion's own coercion does the
+//! same.
 //!
 //! # Not here
 //! A TEXT that is no literal has no operators with these types, and is refused.
 
 use crate::casts::text::{is_read_here, is_written_here, read_texts, write_texts};
 use crate::pgtext::{TextStyle, parse_scalar};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use cenote_statestore::forms::json;
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
@@ -117,7 +118,7 @@ fn array_literal(text: &str) -> Option<String> {
 /// A quoted text as a value of a type, if that is one of those that need it.
 pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> cenote_statestore::Result<ScalarValue> {
     match (value, data_type) {
-        (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) => {
+        (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) || is_day_or_instant(data_type) => {
             parse_scalar(text.as_deref(), data_type, &TextStyle::default())
         }
         (value, Some(data_type)) if is_other_json(&value.data_type(), data_type) => {
@@ -132,6 +133,14 @@ pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> 
         }
         _ => Ok(value.clone()),
     }
+}
+
+/// Types whose texts DataFusion would coerce by forms of its own.
+fn is_day_or_instant(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _)
+    )
 }
 
 fn is_other_json(from: &DataType, to: &DataType) -> bool {

@@ -7,7 +7,7 @@
 //! ([`crate::keys`]).
 //!
 //! # Not here
-//! Keys of stored tables, and of GROUPING SETS in ad-hoc queries, are compared by their bits still.
+//! Keys of stored tables have one zero as they are written: [`crate::dml`].
 
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
@@ -43,6 +43,7 @@ impl AnalyzerRule for OneZero {
 }
 
 fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let node = crate::postgres::sets::of_columns(node, true)?.data;
     if matches!(
         node,
         LogicalPlan::Limit(_) | LogicalPlan::TableScan(_) | LogicalPlan::Values(_)
@@ -211,7 +212,7 @@ fn is_wrapped(expr: &Expr, schema: &DFSchema) -> bool {
             .is_ok_and(|data_type| crate::keys::keyless(&data_type).is_some())
 }
 
-fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+pub(crate) fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(data_type) if data_type.is_floating())
 }
 
@@ -273,7 +274,7 @@ impl ScalarUDFImpl for PlainZero {
 }
 
 /// A sum with `0` is the other number, and `0` for both zeros.
-fn plain(array: &ArrayRef) -> ArrayRef {
+pub(crate) fn plain(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Float64 => Arc::new(
             array

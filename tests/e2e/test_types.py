@@ -307,7 +307,7 @@ def test_declared_lengths_are_kept_to(db, name):
     ("SELECT coalesce(NULL::numeric, 1e300::float8)", 1e300),
     ("SELECT '9999-12-31'::date > '2024-01-01'::timestamp", True),
     ("SELECT coalesce(NULL::timestamp, '9999-12-31'::date)", datetime.datetime(9999, 12, 31)),
-    ("SELECT date_trunc('month', '2200-12-31'::date)", datetime.datetime(2200, 12, 1)),
+    ("SELECT date_trunc('month', '2200-12-31'::date)", datetime.datetime(2200, 12, 1, tzinfo=datetime.timezone.utc)),
     ("SELECT -('NaN'::float8) = 'NaN'::float8", True),
     ("SELECT -('NaN'::float8) > 1", True),
     ("SELECT to_char('2024-03-05 07:08:09'::timestamp, 'YYYY-MM-DD HH24:MI:SS')", "2024-03-05 07:08:09"),
@@ -323,7 +323,7 @@ def test_values_of_two_types_meet_as_in_postgresql(db, name, query, answer):
 
 
 @pytest.mark.parametrize("sql, state", [
-    ("SELECT now() AT TIME ZONE 'Asia/Tokyo'", "0A000"),
+    ("SELECT now() AT TIME ZONE 'No/Where'", "22023"),
     ("SELECT to_char(now(), 'Q')", "0A000"),
     ("CREATE TABLE {t} (at TIMESTAMP(0))", "0A000"),
     ("SELECT now()::timestamptz(3)", "0A000"),

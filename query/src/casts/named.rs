@@ -4,8 +4,10 @@
 //! `avg(a::int)` in one SELECT, are one name for two values. Casts are planned as a function, whose calls have names
 //! of their own, and become casts again when names have been given.
 //!
-//! A cast to a type with a length cuts what is longer, which DataFusion's casts do not: it becomes a call of `left`.
+//! A cast to a type with a length cuts what is longer, which DataFusion's casts do not: it becomes a call of `left`, and
+//! of `rtrim` for CHAR(n), whose blanks at the end do not count.
 
+use crate::types::{NUMERIC_DIGITS_MAX, numeric_of};
 use crate::walk;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::error::Result;
@@ -14,13 +16,16 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Statement, Value, VisitorMut,
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Statement, Value, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 const NAME: &str = "cenote_cast";
+
+/// The cast to NUMERIC without precision, whose type is that of the digits that a value of its type can have.
+const OPEN_NUMERIC: &str = "cenote_numeric";
 
 /// Puts calls in the place of a statement's casts; casts of constants, whose names never meet, are left.
 pub(crate) fn name_casts(statement: &mut Statement) {
@@ -36,10 +41,42 @@ impl VisitorMut for Namer {
         if let Ast::Cast { data_type, .. } = expr
             && let Some(length) = crate::lengths::length_max(data_type)
         {
+            let is_char = matches!(data_type, SqlType::Char(_) | SqlType::Character(_));
             *data_type = SqlType::Text;
             let length = Ast::Value(Value::Number(length.to_string(), false).into());
-            *expr = call("left", vec![expr.clone(), length]);
+            let cut = call("left", vec![expr.clone(), length]);
+            *expr = if is_char { call("rtrim", vec![cut]) } else { cut };
             return ControlFlow::Continue(());
+        }
+        if let Ast::TypedString(typed) = expr
+            && is_open(&typed.data_type)
+        {
+            *expr = of_cast(Ast::Value(typed.value.clone()), typed.data_type.clone());
+        }
+        if let Ast::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr: value,
+            data_type,
+            array: false,
+            format: None,
+        } = expr
+            && is_open(data_type)
+        {
+            match value.as_ref() {
+                Ast::Value(literal) => {
+                    let text = match &literal.value {
+                        Value::Number(text, _) | Value::SingleQuotedString(text) => Some(text),
+                        _ => None,
+                    };
+                    if let Some(own) = text.and_then(|text| size_of(text)) {
+                        *data_type = SqlType::Numeric(own);
+                    }
+                }
+                value => {
+                    *expr = call(OPEN_NUMERIC, vec![value.clone()]);
+                    return ControlFlow::Continue(());
+                }
+            }
         }
         if let Ast::Cast {
             kind: CastKind::Cast | CastKind::DoubleColon,
@@ -50,17 +87,38 @@ impl VisitorMut for Namer {
         } = expr
             && !is_constant(value)
         {
-            let null = Ast::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(Ast::Value(Value::Null.into())),
-                data_type: data_type.clone(),
-                array: false,
-                format: None,
-            };
+            let null = of_cast(Ast::Value(Value::Null.into()), data_type.clone());
             *expr = call(NAME, vec![value.as_ref().clone(), null]);
         }
         ControlFlow::Continue(())
     }
+}
+
+fn of_cast(value: Ast, data_type: SqlType) -> Ast {
+    Ast::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(value),
+        data_type,
+        array: false,
+        format: None,
+    }
+}
+
+/// Whether a type is NUMERIC without precision and scale.
+fn is_open(sql_type: &SqlType) -> bool {
+    matches!(
+        sql_type,
+        SqlType::Numeric(ExactNumberInfo::None)
+            | SqlType::Decimal(ExactNumberInfo::None)
+            | SqlType::Dec(ExactNumberInfo::None)
+    )
+}
+
+/// The precision and scale that a number has as it is written, if NUMERIC has as many digits.
+fn size_of(text: &str) -> Option<ExactNumberInfo> {
+    let (digits, scale) = crate::literal::decimal_size(text.trim().trim_start_matches(['+', '-']))?;
+    let digits = digits.max(1);
+    (digits <= NUMERIC_DIGITS_MAX as i64).then_some(ExactNumberInfo::PrecisionAndScale(digits as u64, scale))
 }
 
 fn is_constant(expr: &Ast) -> bool {
@@ -71,7 +129,7 @@ fn is_constant(expr: &Ast) -> bool {
     }
 }
 
-fn call(name: &str, arguments: Vec<Ast>) -> Ast {
+pub(crate) fn call(name: &str, arguments: Vec<Ast>) -> Ast {
     let arguments = arguments
         .into_iter()
         .map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
@@ -89,6 +147,47 @@ fn call(name: &str, arguments: Vec<Ast>) -> Ast {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+/// `cenote_numeric(value)`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpenNumeric {
+    signature: Signature,
+}
+
+impl OpenNumeric {
+    /// The function.
+    pub(crate) fn function() -> ScalarUDF {
+        ScalarUDF::from(OpenNumeric {
+            signature: Signature::any(1, Volatility::Immutable),
+        })
+    }
+
+    /// The cast that a call stands for; `None`: it is no such call.
+    pub(crate) fn cast_of(call: &ScalarFunction, to: &DataType) -> Option<Expr> {
+        match call.args.as_slice() {
+            [value] if call.name() == OPEN_NUMERIC => Some(datafusion::prelude::cast(value.clone(), to.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl ScalarUDFImpl for OpenNumeric {
+    fn name(&self) -> &str {
+        OPEN_NUMERIC
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        Ok(numeric_of(&arguments[0]))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        args.args[0].cast_to(args.return_type(), None)
+    }
 }
 
 /// `cenote_cast(value, NULL::type)`.

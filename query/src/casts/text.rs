@@ -1,12 +1,12 @@
-//! Casts from and to text, in PostgreSQL's forms, of the types whose forms Arrow does not have.
+//! Casts from and to text, in PostgreSQL's forms.
 //!
-//! Text becomes UUID, TIME, INTERVAL, JSON, JSONB and arrays by [`crate::pgtext`], with PostgreSQL's errors; these and BYTEA
+//! Text becomes a value of any type by [`crate::pgtext`], with PostgreSQL's errors; values whose form in Arrow is another
 //! become the text that a client would be shown. Arrays of one type become arrays of another by their elements. None of these forms depends on a session's settings.
 
 use crate::pgtext::{Formatter, TextStyle, parse_array};
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::UUID;
 use datafusion::common::ScalarValue;
@@ -30,11 +30,32 @@ pub(crate) fn is_written_here(data_type: &DataType) -> bool {
     *data_type == DataType::Binary || is_read_here(data_type)
 }
 
+/// Whether texts that are cast to a type are read by PostgreSQL's rules.
+pub(crate) fn reads_text(data_type: &DataType) -> bool {
+    use DataType::{Binary, Boolean, Date32, Decimal128, Float32, Float64, Int16, Int32, Int64, Timestamp};
+    is_read_here(data_type)
+        || matches!(
+            data_type,
+            Boolean | Int16 | Int32 | Int64 | Float32 | Float64 | Decimal128(_, _) | Date32 | Binary
+        )
+        || matches!(data_type, Timestamp(TimeUnit::Microsecond, _))
+}
+
+/// Whether Arrow's text of a type is another than PostgreSQL's.
+fn writes_text(data_type: &DataType) -> bool {
+    is_written_here(data_type)
+        || data_type.is_floating()
+        || matches!(
+            data_type,
+            DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _)
+        )
+}
+
 /// The cast of a value, if it is one of those made here.
 pub(super) fn cast_of(expr: &Expr, from: &DataType, to: &DataType) -> Option<Expr> {
     let is_made_here = match (from, to) {
-        (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, to) => is_read_here(to),
-        (from, DataType::Utf8) => is_written_here(from),
+        (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, to) => reads_text(to),
+        (from, DataType::Utf8) => writes_text(from),
         (DataType::List(from), DataType::List(to)) => from.data_type() != to.data_type(),
         // One kind of JSON as the other.
         (from, to) if json::name_of(from).is_some() && json::name_of(to).is_some() => from != to,

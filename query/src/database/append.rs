@@ -2,7 +2,7 @@
 
 use super::Database;
 use crate::catalog::{Object, Table};
-use crate::dml::{assign, check_rows};
+use crate::dml::{assign, check_rows, kept_form};
 use crate::error::from_datafusion;
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
@@ -29,7 +29,7 @@ impl Database {
             .map(|batch| self.complete(&table, batch))
             .collect::<Result<Vec<_>>>()?;
         let schema = nullable_columns(&table);
-        let rows = concat_batches(&schema, &batches)?;
+        let rows = kept_form(&table, concat_batches(&schema, &batches)?)?;
         check_rows(self, &table, &rows).await?;
         let rows = Changes::relabel(rows, table.columns.clone())?;
         let write = TableWrite {

@@ -1,6 +1,7 @@
 //! UPDATE, DELETE and TRUNCATE.
 
 use super::assignments::assigned;
+use super::kept::kept_form;
 use super::rows::{assign, check_rows, nullable, run};
 use super::{Changed, Returning, stored_columns, visible_rows};
 use crate::catalog::Table;
@@ -56,7 +57,7 @@ pub(crate) async fn update(
     for (i, (position, _)) in set.iter().enumerate() {
         columns[*position] = assign(matched.column(width + i), stored.field(*position))?;
     }
-    let new = RecordBatch::try_new(nullable(&stored), columns)?;
+    let new = kept_form(&table, RecordBatch::try_new(nullable(&stored), columns)?)?;
     let visible = visible_rows(&table, &new)?;
     check_rows(&view.database, &table, &visible).await?;
     let new = Changes::relabel(new, stored)?;

@@ -1,6 +1,7 @@
 //! INSERT.
 
 use super::assignments::is_default;
+use super::kept::kept_form;
 use super::returning::no_rows;
 use super::rows::{check_rows, conform, run};
 use super::upsert::{Conflicts, Upsert};
@@ -45,7 +46,7 @@ pub(crate) async fn insert(
     } = Plain::of(view, insert).await?;
     let conflicts = Conflicts::of(&table, insert.on.as_ref())?;
     let returning = Returning::of(insert.returning.as_ref(), &alias, false)?;
-    let rows = proposed(view, &table, plain, parameters).await?;
+    let rows = kept_form(&table, proposed(view, &table, plain, parameters).await?)?;
     check_rows(&view.database, &table, &rows).await?;
     let changed = match conflicts {
         Conflicts::Update { key, update } => {

@@ -1,9 +1,10 @@
 //! Rows on their way into a table: computed, cast as an assignment casts, and checked.
 
-use crate::casts::text::{elements_as, is_read_here, read_texts};
+use crate::casts::text::{elements_as, read_texts, reads_text};
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::error::from_datafusion;
+use crate::types::{OPEN_NUMERIC, OPEN_SCALE};
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -54,7 +55,7 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         ..CastOptions::default()
     };
     if let (DataType::Utf8, to) = (array.data_type(), field.data_type())
-        && (*to == DataType::Binary || is_read_here(to))
+        && reads_text(to)
     {
         return read_texts(array, to).map_err(|error| error.fact("column", field.name()));
     }
@@ -68,6 +69,14 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         (_, DataType::Int16 | DataType::Int32 | DataType::Int64) => crate::casts::round_half_even(array),
         (DataType::Decimal128(_, _), to @ (DataType::Float32 | DataType::Float64)) => {
             crate::casts::nearest_floats(arrow::array::AsArray::as_primitive(array), to)
+        }
+        (DataType::Decimal128(_, scale), to) if *to == OPEN_NUMERIC && *scale > OPEN_SCALE => {
+            let open = crate::casts::open_numerics(arrow::array::AsArray::as_primitive(array));
+            open.map_err(|error| from_datafusion(error).fact("column", field.name()))?
+        }
+        (DataType::Float32 | DataType::Float64, DataType::Decimal128(precision, scale)) => {
+            let numbers = crate::casts::numerics_of(array, *precision, *scale);
+            numbers.map_err(|error| from_datafusion(error).fact("column", field.name()))?
         }
         (DataType::Float64, DataType::Float32) => {
             let narrowed = crate::casts::narrowed(arrow::array::AsArray::as_primitive(array));

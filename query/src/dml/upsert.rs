@@ -1,6 +1,7 @@
 //! ON CONFLICT: which keys it goes by, and DO UPDATE.
 
 use super::assignments::assigned;
+use super::kept::kept_form;
 use super::rows::{assign, check_rows, nullable, run};
 use super::{stored_columns, visible_rows};
 use crate::catalog::Table;
@@ -208,7 +209,7 @@ impl Upsert<'_> {
         for (i, (position, _)) in set.iter().enumerate() {
             columns[*position] = assign(values.column(i), stored.field(*position))?;
         }
-        Ok((RecordBatch::try_new(stored, columns)?, pairs))
+        Ok((kept_form(self.table, RecordBatch::try_new(stored, columns)?)?, pairs))
     }
 
     /// Plans the values of SET, the condition, and which row they are of, over rows that belong together.

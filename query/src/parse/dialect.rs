@@ -5,7 +5,7 @@
 //! To find arguments such as `'key' : value`, sqlparser reads every argument of a function as an expression and then
 //! reads it again, so each level of `f(f(f(x)))` doubles the time. Arguments named by a plain name (`step => 2`) stay.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -16,6 +16,9 @@ use std::any::TypeId;
 pub(crate) struct Postgres;
 
 const BASE: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// Longest side of a BETWEEN SYMMETRIC.
+const SYMMETRIC_BYTES_MAX: usize = 4096;
 
 macro_rules! same_as_postgres {
     ($($flag:ident),* $(,)?) => {
@@ -63,6 +66,16 @@ impl Dialect for Postgres {
     }
 
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        if parser.parse_keywords(&[Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+            return Some(symmetric(parser, expr));
+        }
+        if parser.parse_keywords(&[Keyword::NOT, Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+            let negated = |expr| Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: Box::new(expr),
+            };
+            return Some(symmetric(parser, expr).map(negated));
+        }
         let make = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             Expr::IsDistinctFrom
         } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
@@ -111,6 +124,33 @@ impl Dialect for Postgres {
     );
 }
 
+/// `a BETWEEN SYMMETRIC b AND c`, whose bounds may stand in any order.
+fn symmetric(parser: &mut Parser<'_>, expr: &Expr) -> Result<Expr, ParserError> {
+    let precedence = BASE.prec_value(Precedence::Between);
+    let one = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword(Keyword::AND)?;
+    let other = parser.parse_subexpr(precedence)?;
+    // Each side is written twice, so that nesting would double the statement at every level.
+    if [expr, &one, &other]
+        .iter()
+        .any(|side| side.to_string().len() > SYMMETRIC_BYTES_MAX)
+    {
+        let message = "a side of BETWEEN SYMMETRIC is too long";
+        return Err(ParserError::ParserError(message.into()));
+    }
+    let between = |low: &Expr, high: &Expr| Expr::Between {
+        expr: Box::new(expr.clone()),
+        negated: false,
+        low: Box::new(low.clone()),
+        high: Box::new(high.clone()),
+    };
+    Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(between(&one, &other)),
+        op: BinaryOperator::Or,
+        right: Box::new(between(&other, &one)),
+    })))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::parse_script;
@@ -128,6 +168,19 @@ mod tests {
             .unwrap()
             .parse_expr();
         assert!(matches!(equal, Ok(Expr::IsDistinctFrom(..))), "{equal:?}");
+    }
+
+    #[test]
+    fn nested_symmetric_ranges_are_bounded() {
+        let nested = |depth| {
+            format!(
+                "SELECT {}1{}",
+                "(".repeat(depth),
+                " BETWEEN SYMMETRIC 1 AND 2)".repeat(depth)
+            )
+        };
+        assert!(parse_script(&nested(2)).is_ok());
+        assert!(parse_script(&nested(40)).is_err());
     }
 
     #[test]

@@ -182,7 +182,6 @@ fn from_library() -> impl Iterator<Item = ScalarUDF> {
         array_bounds_udf::create_array_lower_udf(),
         array_bounds_udf::create_array_upper_udf(),
         quote_ident_udf::create_parse_ident_udf(),
-        quote_ident_udf::create_quote_ident_udf(),
     ]
     .into_iter()
 }

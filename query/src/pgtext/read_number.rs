@@ -1,7 +1,9 @@
 //! Text to integers, floats and decimals.
 
 use super::read::{invalid, is_space, quoted};
+use crate::types::{OPEN_NUMERIC, OPEN_SCALE};
 use arrow::array::{ArrayRef, Decimal128Array};
+use arrow::datatypes::DataType;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::scalar::ScalarValue;
 use std::str::FromStr;
@@ -94,7 +96,14 @@ pub(crate) fn read_decimals(values: &[Option<&str>], precision: u8, scale: i8) -
     Ok(Arc::new(array.with_precision_and_scale(precision, scale)?))
 }
 
-/// Reads a `numeric(precision, scale)`, rounding half away from zero.
+/// The error of a number with more digits than a NUMERIC without precision keeps.
+pub(crate) fn digits_lost() -> Error {
+    let message = format!("value out of range: NUMERIC without precision keeps {OPEN_SCALE} digits behind the point");
+    let error = Error::new(ErrorKind::Invalid, "VALUE-0002", message).sqlstate("22003");
+    error.attempt("give the type a scale, as in NUMERIC(38,24), or round the value")
+}
+
+/// Reads a `numeric(precision, scale)`, rounding half away from zero; one without precision is not rounded.
 ///
 /// # Returns
 /// The value times `10^scale`.
@@ -108,10 +117,10 @@ pub(crate) fn read_decimal(text: &str, precision: u8, scale: i8) -> Result<i128>
         let error = Error::new(ErrorKind::Invalid, "VALUE-0002", "numeric field overflow").sqlstate("22003");
         error.fact("limit", limit)
     };
-    let value = literal
-        .scaled(scale as i32)
-        .map(|(value, _)| value)
-        .ok_or_else(overflow)?;
+    let (value, is_exact) = literal.scaled(scale as i32).ok_or_else(overflow)?;
+    if !is_exact && OPEN_NUMERIC == DataType::Decimal128(precision, scale) {
+        return Err(digits_lost());
+    }
     let limit = 10i128.checked_pow(precision as u32).unwrap_or(i128::MAX);
     if value.abs() >= limit {
         Err(overflow())

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const OF_ONE_KIND: [&str; 3] = ["coalesce", "greatest", "least"];
 
 /// Functions of timestamps that DataFusion gives nanoseconds when they are given a date.
-const OF_TIMESTAMPS: [&str; 2] = ["date_trunc", "date_bin"];
+const OF_TIMESTAMPS: [&str; 1] = ["date_bin"];
 
 /// An expression with its operands brought together.
 pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
@@ -25,10 +25,12 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
             if op.supports_propagation() || op.is_numerical_operators() =>
         {
             let [left, right] = together([*left, *right], schema, !op.is_numerical_operators());
+            let [left, right] = with_doubles([left, right], schema);
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
         }
         Expr::Between(between) => {
             let [expr, low, high] = together([*between.expr, *between.low, *between.high], schema, true);
+            let [expr, low, high] = with_doubles([expr, low, high], schema);
             Expr::Between(Between::new(
                 Box::new(expr),
                 between.negated,
@@ -85,6 +87,21 @@ fn of_case(case: Case, schema: &DFSchema) -> Case {
 fn together<const N: usize>(exprs: [Expr; N], schema: &DFSchema, dates: bool) -> [Expr; N] {
     let all = together_all(exprs.into(), schema, dates);
     all.try_into().expect("as many as before")
+}
+
+/// A REAL beside a whole number, both as DOUBLE PRECISION, which holds more of the whole numbers.
+fn with_doubles<const N: usize>(exprs: [Expr; N], schema: &DFSchema) -> [Expr; N] {
+    let types = exprs.each_ref().map(|expr| expr.get_type(schema).ok());
+    let has = |is: fn(&DataType) -> bool| types.iter().flatten().any(is);
+    let is_real = |found: &DataType| *found == DataType::Float32;
+    if !(has(is_real) && has(DataType::is_integer)) {
+        return exprs;
+    }
+    let mut types = types.into_iter();
+    exprs.map(|expr| match types.next().flatten() {
+        Some(found) if is_real(&found) || found.is_integer() => cast(expr, DataType::Float64),
+        _ => expr,
+    })
 }
 
 /// Expressions that are compared or chosen from, in one type where PostgreSQL's differs from DataFusion's.

@@ -2,7 +2,14 @@
 //! `to_timestamp` as `chrono` has them, and patterns of SIMILAR TO as regular expressions.
 
 /// PostgreSQL's template patterns and `chrono`'s, longest first where one begins another.
-const PATTERNS: [(&str, &str); 27] = [
+const PATTERNS: [(&str, &str); 34] = [
+    ("FMMonth", "%B"),
+    ("FMDay", "%A"),
+    ("FMHH24", "%-H"),
+    ("FMHH12", "%-I"),
+    ("FMHH", "%-I"),
+    ("FMMM", "%-m"),
+    ("FMDD", "%-d"),
     ("HH24", "%H"),
     ("HH12", "%I"),
     ("HH", "%I"),

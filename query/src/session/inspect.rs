@@ -38,7 +38,7 @@ impl Session {
             Inspection::Work(name) => {
                 let view = materialized(&read, name)?;
                 self.database.check_view(&view)?;
-                let rows = crate::operators::operators(&read, Some(&view.definition.name)).await?;
+                let rows = crate::figures::operators(&read, Some(&view.definition.name)).await?;
                 let behind_name: Vec<usize> = (1..rows.num_columns()).collect();
                 (rows.project(&behind_name)?, "EXPLAIN")
             }
@@ -87,7 +87,7 @@ impl Session {
             Inspection::Errors(_) => crate::row_errors::columns(),
             Inspection::Dataflow(_) => text_column("QUERY PLAN"),
             Inspection::Work(_) => {
-                let all = crate::operators::columns()?;
+                let all = crate::figures::columns()?;
                 Arc::new(Schema::new(all.fields()[1..].to_vec()))
             }
             Inspection::Verify(name) => {
