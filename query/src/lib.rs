@@ -45,6 +45,7 @@ mod show;
 mod source;
 mod spans;
 mod sums;
+mod synonyms;
 mod system;
 mod threads;
 mod transaction;
