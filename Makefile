@@ -4,8 +4,10 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/cenote/target
 export CENOTE_BIN ?= $(CARGO_TARGET_DIR)/release/cenote
 PYTHON = $$($(CURDIR)/tests/setup)
 ARGS ?=
+SECONDS ?= 10
+TARGETS ?= json wal key
 
-.PHONY: demo build test unit e2e oracle cases bench fmt lint docs golden
+.PHONY: demo build test unit e2e oracle cases fuzz bench fmt lint docs golden
 
 demo: build        ## build it and show the main job on real input
 	@"$(PYTHON)" tests/demo
@@ -14,7 +16,7 @@ build:             ## the binary
 	@command -v cargo >/dev/null || { echo "missing: Rust (cargo), version 1.95 or later"; exit 1; }
 	cargo build --release --workspace --bins
 
-test: unit e2e cases oracle   ## every test that passes today
+test: unit e2e cases oracle fuzz   ## every test that passes today
 
 unit:              ## tests in Rust
 	cargo test --release --workspace --no-fail-fast $(ARGS)
@@ -33,6 +35,9 @@ oracle: build      ## random views judged by DuckDB, and the oracle's tests of i
 cases: build       ## SQL cases in three modes, at 1 and 4 workers
 	"$(PYTHON)" tests/run_cases $(ARGS)
 
+fuzz:              ## hostile bytes for each reader, SECONDS for each; replay: make fuzz TARGETS=json ARGS=crash-...
+	tests/fuzz/run --seconds $(SECONDS) $(TARGETS) -- $(ARGS)
+
 bench: build       ## figures, as one table
 	"$$(tests/setup wrk)" tests/bench/bench $(ARGS)
 
@@ -49,4 +54,5 @@ docs: build        ## the API pages; and check that docs/reference is what the p
 
 golden: build      ## write all golden files and docs/reference anew, to be reviewed as a diff
 	GOLDEN=write cargo test --release --workspace
+	cd tests && ERRORS=write "$(PYTHON)" -m pytest -q e2e/test_errors.py
 	"$(PYTHON)" tests/reference

@@ -91,6 +91,8 @@ pub(crate) struct Column {
     nulls: Vec<u32>,
     /// The serial number of the row that the last value belongs to.
     pub(crate) stamp: u64,
+    /// Whether that value came under the column's very name, not one that differs in case.
+    pub(crate) by_name: bool,
     pub(crate) values: Values,
 }
 
@@ -138,6 +140,7 @@ impl Column {
             stored,
             nulls: Vec::new(),
             stamp: 0,
+            by_name: false,
             values,
         })
     }

@@ -118,9 +118,10 @@ impl CsvRows {
         let mut found = vec![false; rows.columns.len()];
         let mut fields = Vec::with_capacity(names.len());
         for name in &names {
-            let index = self
-                .named(rows, name, &names)?
-                .filter(|index| !std::mem::replace(&mut found[*index], true));
+            let index = self.named(rows, name, &names)?;
+            if index.is_some_and(|index| std::mem::replace(&mut found[index], true)) {
+                return Err(repeated_column(name));
+            }
             fields.push(index);
         }
         if self.rule == HeaderRule::EveryColumn
@@ -352,6 +353,11 @@ fn absent_column(name: &str, names: &[Vec<u8>]) -> Box<Fault> {
         FaultKind::Unknown,
         format!("field `{name}`: the header does not have it{hint}"),
     )
+}
+
+fn repeated_column(name: &[u8]) -> Box<Fault> {
+    let name = excerpt(name, 64);
+    Fault::new(FaultKind::Syntax, format!("field `{name}`: the header has it twice"))
 }
 
 fn surplus_field(rows: &Rows, name: &[u8]) -> Box<Fault> {

@@ -1,4 +1,5 @@
-//! Whole request bodies to record batches: every row, or an error that names the first one that is wrong.
+//! Whole request bodies to record batches: every row, or an error that names the first one that is wrong. And lines as
+//! a file source reads them: every row, and beside them what is wrong with the others ([`decode_lines`]).
 //!
 //! # Rules kept here
 //! 1. All or nothing: one bad row refuses the body.
@@ -9,9 +10,13 @@
 //! How large a body may be, and how it is compressed on the wire: the server.
 
 mod arrow_stream;
+mod lines;
 
 #[cfg(test)]
 mod tests;
+
+pub use arrow_stream::stream_columns;
+pub use lines::{BadLine, LineRules, decode_lines};
 
 use crate::csv::{CsvRows, CsvStyle, HeaderRule};
 use crate::fault::{Fault, FaultKind};

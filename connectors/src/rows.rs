@@ -63,13 +63,13 @@ impl Rows {
         self.filled = 0;
     }
 
-    /// The column to append the row's value to. `repeated`: the row gave it a value already; `None` then if
-    /// that value stays, else the former value is gone.
+    /// The column to append the row's value to. `replaces`: the value comes under the column's very name, and takes
+    /// the place of any other that the row gave it; `None` if a value of that name is there and this one is not.
     #[inline]
     pub(crate) fn column(&mut self, index: usize, replaces: bool) -> Option<(&mut Column, usize)> {
         let column = &mut self.columns[index];
         if column.stamp == self.serial {
-            if !replaces {
+            if !replaces && column.by_name {
                 return None;
             }
             column.truncate(self.len);
@@ -77,6 +77,7 @@ impl Rows {
             column.stamp = self.serial;
             self.filled += 1;
         }
+        column.by_name = replaces;
         Some((column, self.len))
     }
 

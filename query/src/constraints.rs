@@ -12,7 +12,7 @@ mod checks;
 pub(crate) use checks::{Checks, failing_row};
 
 use crate::catalog::{Catalog, ColumnDefinition};
-use crate::error::unsupported;
+use crate::error::{near, unsupported};
 use crate::names::folded;
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result, UniqueKey};
@@ -284,12 +284,9 @@ impl<'a> Names<'a> {
 
 fn position_of(name: &str, columns: &[ColumnDefinition]) -> Result<usize> {
     columns.iter().position(|column| column.name == name).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Invalid,
-            "SQL-0302",
-            format!("column \"{name}\" named in key does not exist"),
-        )
-        .sqlstate("42703")
+        let message = format!("column \"{name}\" named in key does not exist");
+        let error = Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703");
+        near(error, name, columns.iter().map(|column| column.name.as_str()))
     })
 }
 

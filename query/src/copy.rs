@@ -8,16 +8,17 @@ mod format;
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::ddl::writable_table;
-use crate::dml::{assign, check_rows, kept_form};
-use crate::error::unsupported;
+use crate::dml::{check_rows, kept_form};
+use crate::error::{no_column, unsupported};
 use crate::names::folded;
 use crate::outcome::{CopyIn, Outcome};
+use crate::pgtext::parse_array;
 use crate::session::Session;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{Commit, OnConflict, TableWrite};
-use cenote_statestore::{Changes, Error, ErrorKind, Result};
+use cenote_statestore::{Changes, Error, Result};
 use datafusion::sql::sqlparser::ast::{CopyOption, CopySource, CopyTarget, Statement as Ast};
 use format::{Format, Reader};
 use parking_lot::Mutex;
@@ -55,15 +56,8 @@ pub(crate) async fn start(session: &mut Session, ast: &Ast) -> Result<Outcome> {
     for column in columns {
         let name = folded(column);
         positions.push(table.columns.index_of(&name).map_err(|_| {
-            Error::new(
-                ErrorKind::Invalid,
-                "SQL-0302",
-                format!(
-                    "column \"{name}\" of relation \"{}\" does not exist",
-                    table.definition.name
-                ),
-            )
-            .sqlstate("42703")
+            let names = table.columns.fields().iter().map(|field| field.name().as_str());
+            no_column(&table.definition.name, &name, names)
         })?);
     }
     if positions.is_empty() {
@@ -121,16 +115,15 @@ struct Copy {
 impl Copy {
     /// Turns rows that were read into columns of the table.
     async fn take_rows(&mut self) -> Result<()> {
-        let (first_line, rows, texts) = self.reader.take();
+        let (lines, texts) = self.reader.take();
+        let rows = lines.len();
         if rows == 0 {
             return Ok(());
         }
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.table.columns.fields().len()];
         for (position, texts) in self.positions.iter().zip(texts) {
             let field = self.table.columns.field(*position);
-            let array: ArrayRef = Arc::new(StringArray::from(texts));
-            let array =
-                assign(&array, field).map_err(|error| error.fact("lines", format!("{first_line} and after")))?;
+            let array = read_column(texts, field, &lines)?;
             columns[*position] = Some(array);
         }
         let complete = columns.into_iter().enumerate().map(|(position, column)| match column {
@@ -147,6 +140,19 @@ impl Copy {
         self.batches.push(batch);
         Ok(())
     }
+}
+
+/// The texts of a column as values of its type; `lines`: where each row begins.
+fn read_column(texts: Vec<Option<String>>, field: &Field, lines: &[u64]) -> Result<ArrayRef> {
+    if *field.data_type() == DataType::Utf8 {
+        return Ok(Arc::new(StringArray::from(texts)));
+    }
+    let borrowed: Vec<Option<&str>> = texts.iter().map(Option::as_deref).collect();
+    parse_array(&borrowed, field.data_type()).map_err(|error| {
+        let reads = |text: &Option<&str>| parse_array(&[*text], field.data_type()).is_ok();
+        let row = borrowed.iter().position(|text| !reads(text)).unwrap_or_default();
+        error.fact("line", lines[row]).fact("column", field.name())
+    })
 }
 
 fn nullable(columns: &SchemaRef) -> SchemaRef {

@@ -10,12 +10,13 @@ pub(crate) use indexes::build;
 use crate::catalog::{ColumnDefinition, DdlRecord, Object, Table, TableDefinition};
 use crate::constraints::Declared;
 use crate::database::Database;
-use crate::error::{from_datafusion, unsupported};
+use crate::error::{from_datafusion, near, unsupported};
 use crate::names::{folded, public_name};
 use cenote_engine::Commit;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::port::Options;
 use cenote_statestore::{Error, ErrorKind, Result, VersionedTable};
+use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement as Ast,
     Value,
@@ -32,6 +33,7 @@ pub(crate) fn object_name(name: &ObjectName) -> Result<String> {
             format!("cannot use schema of \"{name}\": objects are made in public"),
         )
         .sqlstate("3F000")
+        .attempt("leave the schema out, or write public")
     })
 }
 
@@ -193,7 +195,26 @@ fn refuse_table_clauses(create: &CreateTable) -> Result<()> {
     ];
     match refused.iter().find(|(present, _)| *present) {
         Some((_, clause)) => Err(unsupported(clause)),
-        None => Ok(()),
+        None => refuse_the_rest(create),
+    }
+}
+
+/// Refuses what a CREATE TABLE has beyond what is looked at, showing it: the parser reads clauses of many dialects.
+fn refuse_the_rest(create: &CreateTable) -> Result<()> {
+    let bare = CreateTableBuilder::new(create.name.clone()).build();
+    let rest = CreateTable {
+        if_not_exists: bare.if_not_exists,
+        columns: bare.columns.clone(),
+        constraints: bare.constraints.clone(),
+        table_options: bare.table_options.clone(),
+        ..create.clone()
+    };
+    match rest == bare {
+        true => Ok(()),
+        false => Err(unsupported(format!(
+            "a clause of \"{}\"",
+            rest.to_string().replace(" ()", "")
+        ))),
     }
 }
 
@@ -202,12 +223,9 @@ fn key_positions(names: &[String], columns: &mut [ColumnDefinition]) -> Result<V
         .iter()
         .map(|name| {
             let position = columns.iter().position(|column| column.name == *name).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Invalid,
-                    "SQL-0302",
-                    format!("column \"{name}\" named in key does not exist"),
-                )
-                .sqlstate("42703")
+                let message = format!("column \"{name}\" named in key does not exist");
+                let error = Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703");
+                near(error, name, columns.iter().map(|column| column.name.as_str()))
             })?;
             columns[position].not_null = true;
             Ok(position)
@@ -302,24 +320,25 @@ pub(crate) fn as_create_table(ast: &Ast) -> Result<&CreateTable> {
     }
 }
 
+/// What to do instead of writing to an object that a connector feeds.
+pub(crate) const FED: &str = "write to what its connector reads, or to a table without a connector";
+/// What to do instead of writing to a view.
+pub(crate) const MADE: &str = "change the tables it is made of";
+
 /// A table by name, for writing.
 pub(crate) fn writable_table(catalog: &crate::catalog::Catalog, name: &ObjectName) -> Result<Arc<Table>> {
     let name = object_name(name)?;
     match catalog.get(&name) {
         None => Err(catalog.missing(&name)),
         Some(Object::Table(table)) if table.definition.connector.is_none() => Ok(table.clone()),
-        Some(object) => Err(Error::new(
-            ErrorKind::Invalid,
-            "SQL-0210",
-            format!(
-                "cannot change {} \"{name}\": its rows come from elsewhere",
-                match object {
-                    Object::Table(_) => "connector-fed table",
-                    other => other.kind(),
-                }
-            ),
-        )
-        .sqlstate("42809")
-        .attempt("change the tables it is made of")),
+        Some(object) => {
+            let (kind, attempt) = match object {
+                Object::Table(_) => ("connector-fed table", FED),
+                other => (other.kind(), MADE),
+            };
+            let message = format!("cannot change {kind} \"{name}\": its rows come from elsewhere");
+            let error = Error::new(ErrorKind::Invalid, "SQL-0210", message).sqlstate("42809");
+            Err(error.attempt(attempt))
+        }
     }
 }

@@ -20,6 +20,28 @@ fn invalid_regex(text: &str) -> Error {
     Error::new(ErrorKind::Invalid, "EVAL-0005", message).sqlstate("2201B")
 }
 
+/// The error of a name that is no column of a relation.
+pub(crate) fn no_column<'n>(relation: &str, name: &str, names: impl IntoIterator<Item = &'n str>) -> Error {
+    let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
+    near(
+        Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703"),
+        name,
+        names,
+    )
+}
+
+/// Adds the nearest of the names that there are to the error of one that is not, if one is near.
+pub(crate) fn near<'n>(error: Error, name: &str, names: impl IntoIterator<Item = &'n str>) -> Error {
+    let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
+    let nearest = names.into_iter().map(|known| (distance(&known), known)).min();
+    match nearest {
+        Some((distance, known)) if distance <= 2.min(known.len() / 2).max(1) => {
+            error.attempt(format!("perhaps you meant \"{known}\""))
+        }
+        _ => error,
+    }
+}
+
 /// Translates an error of planning or execution.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let place = error.diagnostic().and_then(|diagnostic| diagnostic.span);
@@ -40,13 +62,15 @@ fn translate(error: &DataFusionError) -> Error {
         },
         DataFusionError::ArrowError(arrow, _) => from_arrow(arrow.to_string(), arrow),
         DataFusionError::SchemaError(schema, _) => from_schema(schema),
-        DataFusionError::ResourcesExhausted(text) => Error::new(
-            ErrorKind::Unavailable,
-            "QUERY-0001",
-            format!("cannot run query: it needs too much memory: {text}"),
-        )
-        .sqlstate("53200")
-        .attempt("read fewer rows, or raise the memory for queries"),
+        DataFusionError::ResourcesExhausted(text) => {
+            let message = "cannot run query: it needs too much memory";
+            let error = Error::new(ErrorKind::Unavailable, "QUERY-0001", message).sqlstate("53200");
+            // The lines before tell every operator's share.
+            let last = text.lines().last().unwrap_or_default();
+            error
+                .fact("cause", last.trim_start_matches("Error: "))
+                .attempt("read fewer rows, or start the server with a larger --query-memory")
+        }
         DataFusionError::NotImplemented(text) => Error::new(
             ErrorKind::Unsupported,
             "SQL-0301",
@@ -79,6 +103,9 @@ fn from_arrow(text: String, arrow: &arrow::error::ArrowError) -> Error {
 }
 
 fn from_cast(text: &str) -> Error {
+    if let Some(error) = of_input(text) {
+        return error;
+    }
     let state = if text.contains("overflow") || text.contains("out of range") || text.contains("Can't cast value") {
         "22003"
     } else {
@@ -90,6 +117,14 @@ fn from_cast(text: &str) -> Error {
         format!("cannot convert value: {}", first_line(text)),
     )
     .sqlstate(state)
+}
+
+/// What the type's own reader says of a text that Arrow could not cast.
+fn of_input(text: &str) -> Option<Error> {
+    let (_, rest) = text.split_once("Cannot cast string '")?;
+    let (value, to) = rest.rsplit_once("' to value of ")?;
+    let data_type = first_line(to).split_once(" type")?.0.parse().ok()?;
+    crate::pgtext::parse_array(&[Some(value)], &data_type).err()
 }
 
 fn from_schema(error: &SchemaError) -> Error {
@@ -128,6 +163,9 @@ fn from_schema(error: &SchemaError) -> Error {
 
 /// Errors that DataFusion tells only as text.
 fn from_text(text: String) -> Error {
+    if let Some(error) = worded(&text) {
+        return error;
+    }
     let text = first_line(&text);
     let text = text
         .trim_start_matches("Error during planning: ")
@@ -160,4 +198,36 @@ fn from_text(text: String) -> Error {
         ("SQL-0300", "42000")
     };
     Error::new(ErrorKind::Invalid, code, text).sqlstate(state)
+}
+
+/// Errors of DataFusion that PostgreSQL words in another way.
+fn worded(text: &str) -> Option<Error> {
+    let between = |before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        rest.split_once(after).map(|(found, _)| found)
+    };
+    let invalid = |code, state, message: String| Some(Error::new(ErrorKind::Invalid, code, message).sqlstate(state));
+    if let Some(name) = between("Invalid function '", "'") {
+        let error = invalid("SQL-0305", "42883", format!("function {name} does not exist"))?;
+        let known = between("Did you mean '", "'");
+        return Some(near(error, name, known));
+    }
+    if text.contains("must appear in the GROUP BY clause") {
+        let column = between("column \"", "\"")?;
+        let rest = "must appear in the GROUP BY clause or be used in an aggregate function";
+        return invalid("SQL-0306", "42803", format!("column \"{column}\" {rest}"));
+    }
+    if text.contains("non-boolean predicate") {
+        let (_, is) = first_line(text).rsplit_once("returning ")?;
+        let is = is
+            .trim()
+            .parse()
+            .map_or(is.to_string(), |is| crate::types::type_name(&is).to_string());
+        let message = format!("argument of WHERE must be type boolean, not type {is}");
+        return invalid("SQL-0307", "42804", message);
+    }
+    if text.contains("The subquery should only return one column") {
+        return invalid("SQL-0300", "42601", "subquery must return only one column".to_string());
+    }
+    None
 }

@@ -53,6 +53,7 @@ mod source;
 mod spans;
 mod spreads;
 mod sums;
+mod synonyms;
 mod system;
 mod threads;
 mod transaction;

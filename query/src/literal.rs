@@ -110,7 +110,7 @@ impl VisitorMut for Literals {
             let is_too_wide = |item: &Expr| matches!(item, Expr::Cube(keys) if keys.len() > CUBE_KEYS_MAX);
             if items.iter().any(is_too_wide) {
                 let message = "too many grouping sets present (maximum 4096)";
-                return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0312", message).sqlstate("54001"));
+                return ControlFlow::Break(Error::new(ErrorKind::Invalid, "SQL-0316", message).sqlstate("54001"));
             }
             items.iter().for_each(|item| self.leave(item));
         }

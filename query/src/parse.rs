@@ -11,6 +11,7 @@ mod depth;
 mod dialect;
 mod inspect;
 mod lines;
+mod swallowed;
 
 pub(crate) use dialect::Postgres;
 
@@ -41,6 +42,16 @@ impl Statement {
     /// The SQL text of this statement alone.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// How many parameters the text has: the highest number behind a `$`.
+    pub fn parameters_len(&self) -> usize {
+        let tokens = Tokenizer::new(&Postgres, &self.text).tokenize().unwrap_or_default();
+        let numbers = tokens.iter().filter_map(|token| match token {
+            Token::Placeholder(name) => name.strip_prefix('$')?.parse().ok(),
+            _ => None,
+        });
+        numbers.max().unwrap_or(0)
     }
 
     /// Whether it declares a table or a source.
@@ -236,7 +247,7 @@ fn is_own_show(what: &str) -> bool {
 fn not_yet(what: &str, reason: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        "SQL-0002",
+        "SQL-0006",
         format!("cannot make {what}: {reason}"),
     )
 }
@@ -310,11 +321,13 @@ fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
 }
 
 fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
+    let suspects = swallowed::suspects(&tokens);
     let mut parser = parser(tokens);
     let ast = parser
         .parse_statement()
         .map_err(|error| parse_error(text, &parser, error))?;
     check_end(text, &parser)?;
+    swallowed::refuse(&ast, &suspects)?;
     Ok(ast)
 }
 

@@ -187,6 +187,7 @@ impl ReadView {
     pub(crate) async fn plan(&self, state: &SessionState, ast: &Ast) -> Result<LogicalPlan> {
         let mut ast = ast.clone();
         crate::names::name_outputs(&mut ast);
+        crate::synonyms::replace(&mut ast)?;
         let touches = pg_catalog::is_touched(&ast);
         if !touches {
             check_references(&ast, self)?;
@@ -274,11 +275,9 @@ impl ReadView {
         }
         let epoch = self.pin.epoch();
         let message = format!("cannot read {schema}.{name} at epoch {epoch}: only the newest epoch is kept");
-        Err(crate::provider::outside(Error::new(
-            ErrorKind::Unsupported,
-            "STATE-0106",
-            message,
-        )))
+        Err(crate::provider::outside(
+            Error::new(ErrorKind::Expired, "STATE-0107", message).sqlstate("0A000"),
+        ))
     }
 
     fn versioned(&self, id: CollectionId, table: &Arc<VersionedTable>, columns: SchemaRef) -> CollectionTable {

@@ -28,7 +28,7 @@ fn listing(words: &str) -> Result<Listing> {
         ["checkpoints"] => {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "SQL-0002",
+                "SQL-0008",
                 "cannot show checkpoints: not supported yet",
             ));
         }

@@ -4,11 +4,13 @@
 
 mod offsets;
 mod replay;
+mod told;
 
 pub(crate) use replay::Replays;
 
 use crate::catalog::{ERRORS, Table, errors_schema};
 use crate::database::Database;
+use crate::error::near;
 use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
@@ -22,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
+use told::Told;
 
 /// Reads what is committed, visible or not.
 const NEWEST: Epoch = Epoch(u64::MAX - 1);
@@ -196,16 +199,10 @@ impl Database {
         let connectors = &self.config().connectors;
         let connector = connectors.get(&name).ok_or_else(|| {
             let known: Vec<&str> = connectors.iter().map(|connector| connector.name()).collect();
-            Error::new(
-                ErrorKind::Invalid,
-                "CONN-0001",
-                format!(
-                    "cannot create \"{}\": there is no connector '{name}'",
-                    table.definition.name
-                ),
-            )
-            .sqlstate("22023")
-            .fact("known", known.join(", "))
+            let table = &table.definition.name;
+            let message = format!("cannot create \"{table}\": there is no connector '{name}'");
+            let error = Error::new(ErrorKind::Invalid, "CONN-0016", message).sqlstate("22023");
+            near(error.fact("connectors", known.join(", ")), &name, known)
         })?;
         connector.source(SourceRequest {
             name: table.definition.name.clone(),
@@ -264,6 +261,23 @@ impl Database {
         self.run_source(table, source)
     }
 
+    /// What takes the rows of a source that is gone out of the table of errors; `None` if there are none.
+    pub(crate) fn forget_errors(&self, source: &str) -> Result<Option<Commit>> {
+        let deletes = self.errors_of(source)?;
+        let write = TableWrite {
+            table: ERRORS,
+            deletes: deletes.clone(),
+            inserts: Vec::new(),
+            on_conflict: OnConflict::Replace,
+            truncate: false,
+        };
+        Ok((!deletes.is_empty()).then(|| Commit {
+            writes: vec![write],
+            read_at: NEWEST,
+            ..Commit::default()
+        }))
+    }
+
     /// Rows of the table of errors that a source has put there.
     fn errors_of(&self, source: &str) -> Result<Vec<RecordBatch>> {
         let errors = self.errors();
@@ -287,11 +301,13 @@ impl Database {
 
     fn run_source(self: &Arc<Self>, table: &Arc<Table>, source: Box<dyn Source>) -> Result<()> {
         let (id, name) = (table.definition.id, table.definition.name.clone());
-        let progress = Arc::new(SourceProgress::new(name, source.is_bounded()));
+        let progress = Arc::new(SourceProgress::new(name.clone(), source.is_bounded()));
+        let told = self.errors_of(&name)?.iter().map(RecordBatch::num_rows).sum();
         let mut output = Output {
             table: table.clone(),
             feed: self.engine().source_feed(id),
             progress: progress.clone(),
+            told: Told::new(told),
         };
         let stop = StopToken::default();
         let (running_stop, running_progress) = (stop.clone(), progress.clone());
@@ -335,10 +351,11 @@ struct Output {
     table: Arc<Table>,
     feed: SourceFeed,
     progress: Arc<SourceProgress>,
+    told: Told,
 }
 
 impl SourceOutput for Output {
-    fn push(&mut self, batch: SourceBatch) -> Result<()> {
+    fn push(&mut self, mut batch: SourceBatch) -> Result<()> {
         let definition = &self.table.definition;
         let (rows, bad) = (batch.rows.num_rows() as u64, batch.bad.len() as u64);
         let mut commit = Commit::default();
@@ -350,7 +367,8 @@ impl SourceOutput for Output {
                 None => commit.passing.push((definition.id, batch.rows)),
             }
         }
-        if bad > 0 {
+        self.told.take(&mut batch.bad);
+        if !batch.bad.is_empty() {
             commit.writes.push(write(
                 ERRORS,
                 error_rows(&definition.name, &batch.bad)?,

@@ -36,7 +36,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
     if PROMISED.contains(&name) {
         let message = format!("cannot read cenote_catalog.{name}: not supported yet");
-        return Err(Error::new(ErrorKind::Unsupported, "SQL-0002", message));
+        return Err(Error::new(ErrorKind::Unsupported, "SQL-0008", message));
     }
     let message = format!("relation \"cenote_catalog.{name}\" does not exist");
     let error = Error::new(ErrorKind::Invalid, "SQL-0202", message).sqlstate("42P01");

@@ -90,3 +90,6 @@ fn panicked() -> DataFusionError {
     let error = Error::new(ErrorKind::Bug, "QUERY-0002", message).sqlstate("XX000");
     crate::provider::outside(error.attempt("a smaller result, if a text or a list grew beyond 2 GB"))
 }
+
+#[cfg(test)]
+mod tests;

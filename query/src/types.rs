@@ -110,6 +110,29 @@ impl TypePlanner for PostgresTypes {
     }
 }
 
+/// Names that a misspelt type may have meant.
+const TYPE_NAMES: [&str; 19] = [
+    "bigint",
+    "boolean",
+    "bytea",
+    "date",
+    "double precision",
+    "integer",
+    "interval",
+    "json",
+    "jsonb",
+    "numeric",
+    "real",
+    "smallint",
+    "text",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "uuid",
+    "varchar",
+    "int",
+];
+
 /// The Arrow type of a column's declared type.
 ///
 /// # Errors
@@ -165,12 +188,9 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
             }
         }
         SqlType::Custom(name, _) => {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "SQL-0104",
-                format!("cannot use type \"{name}\": it does not exist"),
-            )
-            .sqlstate("42704"));
+            let message = format!("cannot use type \"{name}\": it does not exist");
+            let error = Error::new(ErrorKind::Invalid, "SQL-0104", message).sqlstate("42704");
+            return Err(crate::error::near(error, &name.to_string().to_lowercase(), TYPE_NAMES));
         }
         other => return Err(unsupported_type(other)),
     })

@@ -18,6 +18,7 @@ mod error;
 mod export;
 mod health;
 mod inventory;
+mod key_query;
 mod lookup;
 mod lookup_many;
 mod metrics;

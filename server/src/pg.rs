@@ -221,7 +221,9 @@ impl Door {
             Ok(Greeting::Session(_)) => {
                 let error = Error::new(ErrorKind::Unavailable, "PG-0002", "sorry, too many clients already");
                 let limit = format!("{} connections", self.limits.connections_max);
-                wire.farewell(&error.sqlstate("53300").fact("limit", limit)).await;
+                let error = error.sqlstate("53300").fact("limit", limit);
+                let attempt = "close connections that are idle, or raise --max-connections";
+                wire.farewell(&error.attempt(attempt)).await;
             }
             Ok(Greeting::Cancel { process, secret }) => self.keys.cancel(process, secret),
             Ok(Greeting::Refused(error)) => wire.farewell(&error).await,

@@ -254,7 +254,8 @@ impl From<arrow::error::ArrowError> for Error {
             ArrowError::CastError(_) | ArrowError::ParseError(_) => {
                 Error::new(ErrorKind::Invalid, "EVAL-0003", format!("cannot convert value: {text}")).sqlstate("22P02")
             }
-            _ => Error::new(ErrorKind::Bug, "BUG-0002", format!("cannot process batch: {text}")),
+            _ => Error::new(ErrorKind::Bug, "BUG-0002", format!("cannot process batch: {text}"))
+                .attempt("report this with the statement that caused it"),
         }
         .source(error)
     }
@@ -271,3 +272,6 @@ impl From<std::io::Error> for Error {
         .source(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,18 @@ pub(super) fn decode(schema: &SchemaRef, body: &[u8]) -> Result<Vec<RecordBatch>
     Ok(batches)
 }
 
+/// The names of a stream's columns; `None` if its head cannot be read.
+pub fn stream_columns(body: &[u8]) -> Option<Vec<String>> {
+    let schema = unpanicked(|| {
+        let mut decoder = StreamDecoder::new();
+        let mut buffer = Buffer::from(body);
+        // Stops behind the first batch, if there is one.
+        decoder.decode(&mut buffer).map(|_| decoder.schema())
+    });
+    let schema = schema.ok()?.ok()??;
+    Some(schema.fields().iter().map(|field| field.name().clone()).collect())
+}
+
 /// Where a declared column comes from.
 struct Source {
     index: usize,

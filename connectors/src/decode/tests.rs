@@ -252,3 +252,28 @@ fn arrays_json_and_uuids_are_read_by_every_text_format() {
         assert_eq!(error.state(), "22P02", "{wrong}");
     }
 }
+
+#[test]
+fn lines_that_come_in_pieces_are_rows_or_bad_lines_in_order() {
+    let body = "{\"id\":1}\n\nno\n{\"id\":2}\n{\"id\":null}\n{\"id\":3,\"odd\":1}";
+    let rules = LineRules {
+        strict: false,
+        line_bytes_max: 64,
+        batch_rows: 2,
+    };
+    for size in 1..=body.len() {
+        let pieces: Vec<&[u8]> = body.as_bytes().chunks(size).collect();
+        let (batches, bad) = decode_lines(&table(), &pieces, rules).unwrap();
+        let rows: Vec<String> = batches.iter().flat_map(rows_of).collect();
+        assert_eq!(
+            rows,
+            ["1|NULL|NULL|NULL", "2|NULL|NULL|NULL", "3|NULL|NULL|NULL"],
+            "{size}"
+        );
+        let told: Vec<(u64, &[u8])> = bad.iter().map(|bad| (bad.line, bad.bytes.as_slice())).collect();
+        assert_eq!(told, [(3, &b"no\n"[..]), (5, &b"{\"id\":null}\n"[..])], "{size}");
+    }
+    let strict = LineRules { strict: true, ..rules };
+    let (_, bad) = decode_lines(&table(), &[body.as_bytes()], strict).unwrap();
+    assert_eq!(bad.last().map(|bad| bad.line), Some(6));
+}

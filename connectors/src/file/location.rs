@@ -142,13 +142,15 @@ fn glob_files(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn unlisted(folder: &Path, error: &std::io::Error) -> Error {
+/// CONN-0015: a folder whose files cannot be listed.
+pub(super) fn unlisted(folder: &Path, error: &std::io::Error) -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "CONN-0006",
+        "CONN-0015",
         format!("cannot list folder `{}`: {error}", folder.display()),
     )
     .sqlstate("58030")
+    .attempt("let the user that the server runs as read the folder")
 }
 
 #[cfg(test)]

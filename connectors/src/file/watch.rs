@@ -206,7 +206,7 @@ fn collect(signal: &Signal, names: &[OsString], whole: bool, event: Event) {
 }
 
 /// CONN-0011: files cannot be watched.
-fn unwatched(reason: &str) -> Error {
+pub(super) fn unwatched(reason: &str) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "CONN-0011",

@@ -201,6 +201,13 @@ fn the_last_of_two_equal_fields_counts_and_an_exact_name_beats_one_of_other_case
         good(&table, "{\"ID\":1}\n{\"Id\":1,\"id\":2}\n{\"id\":2,\"iD\":1}"),
         ["1|NULL", "2|NULL", "2|NULL"]
     );
+    assert_eq!(
+        good(
+            &table,
+            "{\"ID\":1,\"ID\":2}\n{\"ID\":1,\"Id\":2}\n{\"ID\":1,\"id\":2,\"Id\":3}"
+        ),
+        ["2|NULL", "2|NULL", "2|NULL"]
+    );
 }
 
 #[test]

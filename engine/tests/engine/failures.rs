@@ -237,5 +237,6 @@ fn a_read_of_the_state_of_a_dropped_view_says_so() {
         let error = database.state(view, 1, 0).unwrap_err();
         assert_eq!((error.kind(), error.state()), (ErrorKind::Conflict, "42P01"));
         assert!(error.message().contains("dropped"), "{error}");
+        assert_eq!(error.code(), "ENGINE-0003");
     }
 }

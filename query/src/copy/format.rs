@@ -43,13 +43,25 @@ impl Format {
     }
 }
 
+/// How far the pending bytes were searched for the end of their row.
+#[derive(Clone, Copy, Default)]
+struct Searched {
+    bytes: usize,
+    /// Whether that place is inside quotes, and behind an escape.
+    quoted: bool,
+    escaped: bool,
+}
+
 /// Takes bytes cut anywhere, gives texts by column.
 pub(super) struct Reader {
     format: Format,
     pending: Vec<u8>,
     columns: Vec<Vec<Option<String>>>,
+    /// The line that the row being read begins in.
     line: u64,
-    first_line: u64,
+    /// The line that each row of `columns` begins in.
+    lines: Vec<u64>,
+    searched: Searched,
     ended: bool,
 }
 
@@ -60,23 +72,21 @@ impl Reader {
             pending: Vec::new(),
             columns: vec![Vec::new(); columns],
             line: 0,
-            first_line: 1,
+            lines: Vec::new(),
+            searched: Searched::default(),
             ended: false,
         }
     }
 
     pub(super) fn rows(&self) -> usize {
-        self.columns.first().map_or(0, Vec::len)
+        self.lines.len()
     }
 
-    /// The rows so far: number of their first line, their count, texts by column.
-    pub(super) fn take(&mut self) -> (u64, usize, Vec<Vec<Option<String>>>) {
-        let count = self.rows();
+    /// The rows so far: the line that each begins in, texts by column.
+    pub(super) fn take(&mut self) -> (Vec<u64>, Vec<Vec<Option<String>>>) {
         let width = self.columns.len();
-        let first = std::mem::replace(&mut self.first_line, self.line + 1);
         (
-            first,
-            count,
+            std::mem::take(&mut self.lines),
             std::mem::replace(&mut self.columns, vec![Vec::new(); width]),
         )
     }
@@ -89,7 +99,9 @@ impl Reader {
             self.row(&pending[start..end])?;
             start = end + 1;
         }
-        self.pending = pending[start..].to_vec();
+        self.pending = pending;
+        self.pending.drain(..start);
+        self.searched.bytes -= start;
         if self.pending.len() > ROW_BYTES_MAX {
             return Err(self
                 .bad("the row is too long")
@@ -101,37 +113,52 @@ impl Reader {
     /// Takes the last row, which may lack its newline.
     pub(super) fn end(&mut self) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
-        if self.format.is_csv && self.is_inside_quotes(&pending) {
+        if self.searched.quoted {
             return Err(self.bad("a quoted value does not end"));
         }
         if pending.is_empty() { Ok(()) } else { self.row(&pending) }
     }
 
-    /// The newline that ends the row at `start`; in CSV newlines inside quotes do not.
-    fn end_of_row(&self, bytes: &[u8], start: usize) -> Option<usize> {
-        if !self.format.is_csv {
-            return bytes[start..]
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .map(|at| start + at);
-        }
-        let mut quoted = false;
-        for (at, byte) in bytes.iter().enumerate().skip(start) {
-            if *byte == self.format.quote {
-                quoted = !quoted;
-            } else if *byte == b'\n' && !quoted {
-                return Some(at);
+    /// The newline that ends the row at `start`; in CSV newlines inside quotes do not. What was searched before of a
+    /// row that comes in many pieces is not searched again.
+    fn end_of_row(&mut self, bytes: &[u8], start: usize) -> Option<usize> {
+        let Format {
+            is_csv, quote, escape, ..
+        } = self.format;
+        let mut now = self.searched;
+        now.bytes = now.bytes.max(start);
+        let mut ends_here = |byte: u8| {
+            let escapes = match is_csv {
+                true => now.quoted && byte == escape && escape != quote,
+                false => byte == b'\\',
+            };
+            if escapes && !now.escaped {
+                now.escaped = true;
+                return false;
             }
-        }
-        None
-    }
-
-    fn is_inside_quotes(&self, bytes: &[u8]) -> bool {
-        bytes.iter().filter(|byte| **byte == self.format.quote).count() % 2 == 1
+            let escaped = std::mem::take(&mut now.escaped);
+            now.quoted ^= is_csv && !escaped && byte == quote;
+            byte == b'\n' && !now.quoted && (is_csv || !escaped)
+        };
+        let end = bytes[now.bytes..].iter().position(|byte| ends_here(*byte));
+        let end = end.map(|at| now.bytes + at);
+        now.bytes = end.map_or(bytes.len(), |end| end + 1);
+        self.searched = now;
+        end
     }
 
     fn row(&mut self, line: &[u8]) -> Result<()> {
         self.line += 1;
+        let begun = self.line;
+        self.values_of(line)?;
+        self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if self.lines.len() < self.columns.first().map_or(0, Vec::len) {
+            self.lines.push(begun);
+        }
+        Ok(())
+    }
+
+    fn values_of(&mut self, line: &[u8]) -> Result<()> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.ended || (self.line == 1 && self.format.header) {
             return Ok(());
@@ -163,7 +190,13 @@ impl Reader {
     }
 
     fn text_values(&self, line: &[u8]) -> Result<Vec<Option<String>>> {
-        line.split(|byte| *byte == self.format.delimiter)
+        let mut escaped = false;
+        let ends = |byte: &u8| {
+            let is_end = *byte == self.format.delimiter && !escaped;
+            escaped = *byte == b'\\' && !escaped;
+            is_end
+        };
+        line.split(ends)
             .map(|raw| {
                 if raw == self.format.null {
                     Ok(None)
@@ -184,8 +217,9 @@ impl Reader {
         let (mut values, mut value, mut quoted, mut was_quoted) = (Vec::new(), Vec::new(), false, false);
         let mut bytes = line.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
-            if quoted && byte == escape && bytes.peek() == Some(&quote) {
-                value.push(quote);
+            let next = bytes.peek().copied().filter(|next| *next == quote || *next == escape);
+            if let (true, Some(next)) = (quoted && byte == escape, next) {
+                value.push(next);
                 bytes.next();
             } else if byte == quote {
                 (quoted, was_quoted) = (!quoted, true);
@@ -209,7 +243,13 @@ impl Reader {
     }
 
     fn text(&self, bytes: Vec<u8>) -> Result<String> {
-        String::from_utf8(bytes).map_err(|_| self.bad("invalid byte sequence for encoding UTF8").sqlstate("22021"))
+        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+        text.ok_or_else(|| {
+            let error = self
+                .bad("invalid byte sequence for encoding \"UTF8\"")
+                .sqlstate("22021");
+            error.attempt("send UTF-8 without the character U+0000")
+        })
     }
 
     fn bad(&self, reason: &str) -> Error {
@@ -222,24 +262,44 @@ impl Reader {
 /// Undoes the text format's backslashes.
 fn unescaped(raw: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(raw.len());
-    let mut bytes = raw.iter().copied();
-    while let Some(byte) = bytes.next() {
-        if byte != b'\\' {
-            value.push(byte);
-            continue;
-        }
-        value.push(match bytes.next() {
-            Some(b'n') => b'\n',
-            Some(b't') => b'\t',
-            Some(b'r') => b'\r',
-            Some(b'b') => 8,
-            Some(b'f') => 12,
-            Some(b'v') => 11,
-            Some(other) => other,
-            None => b'\\',
-        });
+    let mut rest = raw;
+    while let Some((byte, after)) = rest.split_first() {
+        let (byte, used) = match (byte, after) {
+            (b'\\', [next, ..]) => escape_of(*next, after),
+            (plain, _) => (*plain, 0),
+        };
+        value.push(byte);
+        rest = &after[used..];
     }
     value
+}
+
+/// The byte that a backslash and `after`, which begins with `first`, stand for, and how many bytes of `after` it takes.
+fn escape_of(first: u8, after: &[u8]) -> (u8, usize) {
+    let number = |digits: &[u8], radix: u32, count: usize| {
+        let digits = digits
+            .iter()
+            .take(count)
+            .map_while(|byte| (*byte as char).to_digit(radix));
+        digits.fold((0u32, 0), |(value, used), digit| (value * radix + digit, used + 1))
+    };
+    match first {
+        b'n' => (b'\n', 1),
+        b't' => (b'\t', 1),
+        b'r' => (b'\r', 1),
+        b'b' => (8, 1),
+        b'f' => (12, 1),
+        b'v' => (11, 1),
+        b'0'..=b'7' => {
+            let (value, used) = number(after, 8, 3);
+            (value as u8, used)
+        }
+        b'x' => match number(&after[1..], 16, 2) {
+            (_, 0) => (b'x', 1),
+            (value, used) => (value as u8, used + 1),
+        },
+        other => (other, 1),
+    }
 }
 
 #[cfg(test)]
@@ -252,7 +312,7 @@ mod tests {
             reader.feed(part.as_bytes())?;
         }
         reader.end()?;
-        Ok(reader.take().2)
+        Ok(reader.take().1)
     }
 
     fn texts(values: &[Option<&str>]) -> Vec<Option<String>> {
@@ -264,6 +324,27 @@ mod tests {
         let columns = read(Format::text(), 2, &["1\ta\\", "tb\n2\t\\", "N\n3\tlast"]).unwrap();
         assert_eq!(columns[0], texts(&[Some("1"), Some("2"), Some("3")]));
         assert_eq!(columns[1], texts(&[Some("a\tb"), None, Some("last")]));
+    }
+
+    #[test]
+    fn backslashes_of_text_stand_for_bytes_delimiters_and_newlines() {
+        let columns = read(Format::text(), 2, &["\\101\\x42\\q\t\\xg\\", "\na\\", "\tb\\\\\n"]).unwrap();
+        assert_eq!(columns[0], texts(&[Some("ABq")]));
+        assert_eq!(columns[1], texts(&[Some("xg\na\tb\\")]));
+    }
+
+    #[test]
+    fn another_escape_than_the_quote_is_undone_inside_quotes() {
+        let mut format = Format::csv();
+        format.escape = b'\\';
+        let columns = read(format, 1, &["\"a\\", "\"b\n\\\\\"\nc\\d\n"]).unwrap();
+        assert_eq!(columns[0], texts(&[Some("a\"b\n\\"), Some("c\\d")]));
+    }
+
+    #[test]
+    fn the_character_nul_is_refused() {
+        assert_eq!(read(Format::text(), 1, &["a\0b\n"]).unwrap_err().state(), "22021");
+        assert_eq!(read(Format::text(), 1, &["a\\000b\n"]).unwrap_err().state(), "22021");
     }
 
     #[test]

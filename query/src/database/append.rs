@@ -2,8 +2,9 @@
 
 use super::Database;
 use crate::catalog::{Object, Table};
+use crate::ddl::{FED, MADE};
 use crate::dml::{assign, check_rows, kept_form};
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, no_column};
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -61,15 +62,14 @@ impl Database {
         match catalog.get(name) {
             None => Err(catalog.missing(name)),
             Some(Object::Table(table)) if table.definition.connector.is_none() => Ok(table.clone()),
-            Some(object) => Err(Error::new(
-                ErrorKind::Invalid,
-                "SQL-0210",
-                format!(
+            Some(object) => {
+                let message = format!(
                     "cannot append to {} \"{name}\": its rows come from elsewhere",
                     object.kind()
-                ),
-            )
-            .sqlstate("42809")),
+                );
+                let error = Error::new(ErrorKind::Invalid, "SQL-0219", message).sqlstate("42809");
+                Err(error.attempt(if matches!(object, Object::Table(_)) { FED } else { MADE }))
+            }
         }
     }
 
@@ -77,16 +77,8 @@ impl Database {
     fn complete(&self, table: &Table, batch: &RecordBatch) -> Result<RecordBatch> {
         for field in batch.schema().fields() {
             if table.columns.index_of(field.name()).is_err() {
-                return Err(Error::new(
-                    ErrorKind::Invalid,
-                    "SQL-0302",
-                    format!(
-                        "column \"{}\" of relation \"{}\" does not exist",
-                        field.name(),
-                        table.definition.name
-                    ),
-                )
-                .sqlstate("42703"));
+                let names = table.columns.fields().iter().map(|field| field.name().as_str());
+                return Err(no_column(&table.definition.name, field.name(), names));
             }
         }
         let columns =

@@ -124,7 +124,7 @@ fn key_arrays(readable: &Readable, wanted: &[usize], keys: &[Vec<Option<String>>
     if let Some(key) = keys.iter().find(|key| key.len() != wanted.len()) {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "READ-0005",
+            "READ-0007",
             format!("cannot look up a key of {} values in \"{}\"", key.len(), readable.name),
         )
         .sqlstate("22023")

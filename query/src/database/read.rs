@@ -282,7 +282,7 @@ impl Database {
                 if let Some(wanted) = wanted.filter(|wanted| *wanted != epoch) {
                     return Err(Error::new(
                         ErrorKind::Expired,
-                        "STATE-0106",
+                        "STATE-0107",
                         format!("cannot read operator state at epoch {wanted}: only the newest epoch is kept"),
                     )
                     .fact("newest", format!("epoch {epoch}")));

@@ -61,7 +61,15 @@ impl Database {
         };
         // A source that waits for room in the log lets go first; if the log fails, nothing can be written any more.
         doomed.iter().for_each(|object| self.sources().stop(object.id()));
-        let epoch = self.engine().commit(commit).await?;
+        let mut epoch = self.engine().commit(commit).await?;
+        for object in doomed {
+            if let Object::Table(table) = object
+                && table.definition.connector.is_some()
+                && let Some(commit) = self.forget_errors(&table.definition.name)?
+            {
+                epoch = self.engine().commit(commit).await?;
+            }
+        }
         self.engine().wait_visible(epoch).await
     }
 }

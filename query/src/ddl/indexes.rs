@@ -8,7 +8,7 @@
 use super::{encode, object_name};
 use crate::catalog::{Catalog, DdlRecord, Index, IndexDefinition, Object};
 use crate::database::Database;
-use crate::error::unsupported;
+use crate::error::{near, unsupported};
 use crate::names::folded;
 use cenote_engine::Commit;
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -146,12 +146,14 @@ fn column_names(object: &Object, create: &CreateIndex) -> Result<Vec<String>> {
             return Err(unsupported(format!("an index over {column}")));
         }
         if object.columns().index_of(&name).is_err() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                "SQL-0302",
-                format!("column \"{name}\" does not exist"),
-            )
-            .sqlstate("42703"));
+            let message = format!("column \"{name}\" does not exist");
+            let error = Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703");
+            let columns = object.columns();
+            return Err(near(
+                error,
+                &name,
+                columns.fields().iter().map(|field| field.name().as_str()),
+            ));
         }
         if names.contains(&name) {
             return Err(unsupported(format!("an index with column \"{name}\" twice")));
@@ -198,12 +200,12 @@ fn refuse_clauses(create: &CreateIndex) -> Result<()> {
 
 fn not_droppable(catalog: &Catalog, name: &str) -> Error {
     if let Some(object) = catalog.get(name) {
-        let error = Error::new(ErrorKind::Invalid, "SQL-0216", format!("\"{name}\" is not an index")).sqlstate("42809");
+        let error = Error::new(ErrorKind::Invalid, "SQL-0221", format!("\"{name}\" is not an index")).sqlstate("42809");
         return error.attempt(format!("DROP {} {name}", object.kind().to_uppercase()));
     }
     Error::new(
         ErrorKind::Invalid,
-        "SQL-0216",
+        "SQL-0222",
         format!("cannot drop index {name} because a constraint requires it"),
     )
     .sqlstate("2BP01")

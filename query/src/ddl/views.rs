@@ -353,18 +353,16 @@ fn view_definition(create: &CreateView, text: &str, catalog: &mut Catalog) -> Re
     if let Some((_, clause)) = refused.iter().find(|(present, _)| *present) {
         return Err(unsupported(clause));
     }
+    let name = object_name(&create.name)?;
     let options = options_of(&create.options)?;
-    if let Some(name) = options.keys().next() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "SQL-0208",
-            format!("cannot create view: it takes no option \"{name}\""),
-        )
-        .sqlstate("22023"));
+    if let Some(option) = options.keys().next() {
+        let message = format!("cannot create view \"{name}\": it takes no option \"{option}\"");
+        let error = Error::new(ErrorKind::Invalid, "SQL-0208", message).sqlstate("22023");
+        return Err(error.attempt("leave WITH (...) out"));
     }
     Ok(ViewDefinition {
         id: catalog.allocate(),
-        name: object_name(&create.name)?,
+        name,
         sql: text.to_string(),
         query: create.query.to_string(),
         columns: create.columns.iter().map(|column| folded(&column.name)).collect(),

@@ -1,7 +1,7 @@
 //! `SET a = x, (b, c) = (y, z)`: which columns are set, and to which expressions.
 
 use crate::catalog::Table;
-use crate::error::unsupported;
+use crate::error::{no_column, unsupported};
 use crate::names::folded;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
@@ -22,7 +22,7 @@ pub(super) fn assigned(table: &Table, assignments: &[Assignment]) -> Result<Vec<
                 let name = &table.definition.columns[position].name;
                 return Err(Error::new(
                     ErrorKind::Invalid,
-                    "SQL-0304",
+                    "SQL-0314",
                     format!("multiple assignments to same column \"{name}\""),
                 )
                 .sqlstate("42601"));
@@ -48,7 +48,7 @@ fn pairs(assignment: &Assignment) -> Result<Vec<(&ObjectName, Expr)>> {
             None => {
                 return Err(Error::new(
                     ErrorKind::Unsupported,
-                    "SQL-0313",
+                    "SQL-0317",
                     "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
                 )
                 .sqlstate("0A000"));
@@ -58,7 +58,7 @@ fn pairs(assignment: &Assignment) -> Result<Vec<(&ObjectName, Expr)>> {
     if values.len() != names.len() {
         return Err(Error::new(
             ErrorKind::Invalid,
-            "SQL-0313",
+            "SQL-0318",
             "number of columns does not match number of values",
         )
         .sqlstate("42601"));
@@ -115,13 +115,11 @@ fn position_of(table: &Table, name: &ObjectName) -> Result<usize> {
     let column = last.map(folded).unwrap_or_default();
     let columns = &table.definition.columns;
     columns.iter().position(|known| known.name == column).ok_or_else(|| {
-        let relation = &table.definition.name;
-        Error::new(
-            ErrorKind::Invalid,
-            "SQL-0302",
-            format!("column \"{column}\" of relation \"{relation}\" does not exist"),
+        no_column(
+            &table.definition.name,
+            &column,
+            columns.iter().map(|known| known.name.as_str()),
         )
-        .sqlstate("42703")
     })
 }
 

@@ -102,7 +102,7 @@ fn check_plain(plan: &LogicalPlan) -> Result<()> {
     };
     Err(Error::new(
         ErrorKind::Invalid,
-        "SQL-0312",
+        "SQL-0315",
         format!("{what} functions are not allowed in RETURNING"),
     )
     .sqlstate(sqlstate))

@@ -5,7 +5,7 @@ use super::kept::kept_form;
 use super::rows::{assign, check_rows, nullable, run};
 use super::{stored_columns, visible_rows};
 use crate::catalog::Table;
-use crate::error::unsupported;
+use crate::error::{near, unsupported};
 use crate::names::{folded, quoted};
 use crate::plan::{ReadView, bind};
 use crate::transaction::{ConflictRule, Transaction, encoded};
@@ -114,12 +114,10 @@ fn keys_meant(table: &Table, target: &ConflictTarget, keys: &[RowKey]) -> Result
             for column in columns {
                 let name = folded(column);
                 let position = table.columns.index_of(&name).map_err(|_| {
-                    Error::new(
-                        ErrorKind::Invalid,
-                        "SQL-0302",
-                        format!("column \"{name}\" does not exist"),
-                    )
-                    .sqlstate("42703")
+                    let message = format!("column \"{name}\" does not exist");
+                    let error = Error::new(ErrorKind::Invalid, "SQL-0302", message).sqlstate("42703");
+                    let fields = table.columns.fields().iter();
+                    near(error, &name, fields.map(|field| field.name().as_str()))
                 })?;
                 named.push(position);
             }

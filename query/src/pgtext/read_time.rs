@@ -221,8 +221,11 @@ impl Parts {
 
     fn set_time(&mut self, hour: i64, minute: i64, second: i64, fraction: &str) -> Result<(), Fault> {
         let micros = fraction_micros(fraction)?;
-        let total = ((hour.min(100) * 60 + minute) * 60 + second) * 1_000_000 + micros;
-        if hour > 24 || minute > 59 || second > 60 || total > DAY_MICROS {
+        if hour > 24 || minute > 59 || second > 60 {
+            return Err(Fault::Field);
+        }
+        let total = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
+        if total > DAY_MICROS {
             return Err(Fault::Field);
         }
         self.time = Some(total);

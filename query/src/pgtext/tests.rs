@@ -475,3 +475,10 @@ fn a_timestamp_without_offset_is_read_in_the_zone_of_the_session() {
     assert_eq!(text_of(&array, &TextStyle::default()), "2024-07-02 07:04:05+00");
     assert_eq!(text_of(&array, &style), "2024-07-02 03:04:05-04");
 }
+
+#[test]
+fn an_arrow_type_that_postgres_has_not_is_refused() {
+    let error = parse_array(&[Some("1")], &DataType::Float16).unwrap_err();
+    let expected = "error[VALUE-0007]: cannot read text as Arrow type Float16: not supported";
+    assert_eq!((error.render().as_str(), error.state()), (expected, "0A000"));
+}

@@ -30,6 +30,8 @@ impl Session {
 
     async fn define(&mut self, statement: &Statement, ast: &Ast) -> Result<Outcome> {
         match ast {
+            Ast::Drop { purge: true, .. } => Err(unsupported("PURGE")),
+            Ast::Drop { temporary: true, .. } => Err(unsupported("DROP TEMPORARY")),
             Ast::CreateTable(create) => self.create_table("CREATE TABLE", create, &statement.text, false).await,
             Ast::CreateView(create) => {
                 let made = self.create_view(create, &statement.text).await?;

@@ -36,7 +36,7 @@ fn unless_stopped(stop: &StopToken) -> Result<()> {
     if stop.is_stopped() {
         return Err(Error::new(
             ErrorKind::Unavailable,
-            "CONN-0011",
+            "CONN-0014",
             "the source was not read to its end",
         ));
     }

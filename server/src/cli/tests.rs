@@ -67,3 +67,12 @@ fn unknown_options_are_refused() {
     assert!(Cli::try_parse_from(["cenote", "run", "--format", "xml", "-e", "SELECT 1"]).is_err());
     assert!(Cli::try_parse_from(["cenote", "run", "--workers", "0", "-e", "SELECT 1"]).is_err());
 }
+
+#[test]
+fn a_runtime_that_cannot_start_is_told_with_the_reason() {
+    let error = no_runtime(std::io::Error::from(std::io::ErrorKind::OutOfMemory));
+    assert_eq!(
+        error.render(),
+        "error[CLI-0006]: cannot start the async runtime: out of memory"
+    );
+}

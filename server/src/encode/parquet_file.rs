@@ -20,7 +20,7 @@ pub struct ParquetFile {
     writer: ArrowWriter<Vec<u8>>,
 }
 
-fn failure(error: ParquetError) -> Error {
+pub(super) fn failure(error: ParquetError) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "ENC-0001",

@@ -174,3 +174,10 @@ fn chunks_cover_a_batch_once() {
     assert_eq!(rows, [CHUNK_ROWS, CHUNK_ROWS, 1]);
     assert_eq!(chunks(&batch.slice(0, 0)).count(), 0);
 }
+
+#[test]
+fn a_type_that_parquet_has_not_is_told() {
+    let error = parquet_file::failure(parquet::errors::ParquetError::NYI("Union".into()));
+    let expected = "error[ENC-0001]: cannot write Parquet: NYI: Union";
+    assert_eq!((error.render().as_str(), error.state()), (expected, "0A000"));
+}

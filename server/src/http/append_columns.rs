@@ -4,8 +4,7 @@
 //! In a body that names it anywhere, a row without it has NULL there.
 
 use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::reader::StreamReader;
-use cenote_connectors::decode::BodyFormat;
+use cenote_connectors::decode::{BodyFormat, stream_columns};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::sync::Arc;
@@ -83,8 +82,8 @@ impl Names<'_> {
     }
 
     fn read_schema(&mut self, body: &[u8]) -> Option<()> {
-        let schema = StreamReader::try_new(body, None).ok()?.schema();
-        schema.fields().iter().try_for_each(|field| self.note(field.name()))
+        let names = stream_columns(body)?;
+        names.iter().try_for_each(|name| self.note(name))
     }
 }
 

@@ -163,7 +163,8 @@ fn too_many(connections_max: usize) -> axum::response::Response {
         "cannot take the connection: too many are open",
     )
     .sqlstate("53300")
-    .fact("limit", format!("{connections_max}, set by --max-connections"));
+    .fact("limit", format!("{connections_max}, set by --max-connections"))
+    .attempt("close connections that are idle, or raise --max-connections");
     let mut response = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).into_response();
     response
         .headers_mut()

@@ -60,7 +60,7 @@ pub async fn no_route(uri: Uri) -> ApiError {
 /// Answers for a route that does not take the method: 405.
 pub async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let message = format!("cannot {method} {}: the route does not take this method", uri.path());
-    let error = Error::new(ErrorKind::Invalid, "HTTP-0001", message).attempt("GET /openapi.json lists every route");
+    let error = Error::new(ErrorKind::Invalid, "HTTP-0021", message).attempt("GET /openapi.json lists every route");
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 

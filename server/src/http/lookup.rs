@@ -6,6 +6,7 @@
 use super::App;
 use super::error::{Answer, ApiError};
 use super::inventory::readable_name;
+use super::key_query::{Both, KEY, KeyQuery};
 use super::parameters::{self, NUMBERS, Parameter};
 use super::request::Name;
 use super::respond;
@@ -17,9 +18,6 @@ use cenote_query::pgtext::{JsonWriter, parse_array};
 use cenote_query::{LookupRows, Readable};
 use cenote_statestore::{Error, ErrorKind};
 use std::io::Write;
-
-/// Name of the parameter whose value is the key, whatever the key's column is called.
-const KEY: &str = "key";
 
 /// What the route takes besides names of columns.
 pub const PARAMETERS: &[Parameter] = &[
@@ -42,37 +40,21 @@ struct Wanted {
 impl Wanted {
     /// Reads a query string. A name in double quotes is always a column's.
     fn parse(query: Option<&str>) -> Result<Wanted, ApiError> {
-        let mut wanted = Wanted {
-            columns: Vec::new(),
-            key: Vec::new(),
-            numbers: Numbers::Exact,
+        let read = KeyQuery::parse(query).map_err(|Both(columns)| {
+            ApiError::invalid("HTTP-0011", "cannot look up: both `key` and columns are given")
+                .fact("columns", columns.join(", "))
+                .attempt("give `key=V`, or `column=V` for each column")
+        })?;
+        let numbers = match read.numbers.as_slice() {
+            [] => Numbers::Exact,
+            [one] => parameters::parse_numbers(one)?,
+            _ => return Err(parameters::given_twice(NUMBERS.name)),
         };
-        let mut keys = 0;
-        for (name, value) in parameters::pairs(query) {
-            if name == NUMBERS.name {
-                wanted.numbers = parameters::parse_numbers(&value)?;
-                continue;
-            }
-            if name == KEY {
-                keys += 1;
-            } else {
-                let quoted = name.len() > 2 && name.starts_with('"') && name.ends_with('"');
-                wanted.columns.push(if quoted {
-                    name[1..name.len() - 1].to_owned()
-                } else {
-                    name.into_owned()
-                });
-            }
-            wanted.key.push(Some(value.into_owned()));
-        }
-        if keys > 0 && !wanted.columns.is_empty() {
-            return Err(
-                ApiError::invalid("HTTP-0011", "cannot look up: both `key` and columns are given")
-                    .fact("columns", wanted.columns.join(", "))
-                    .attempt("give `key=V`, or `column=V` for each column"),
-            );
-        }
-        Ok(wanted)
+        Ok(Wanted {
+            columns: read.columns,
+            key: read.key,
+            numbers,
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Parameter {
 
 /// `numbers=raw`.
 pub const NUMBERS: Parameter = Parameter {
-    name: "numbers",
+    name: super::key_query::NUMBERS,
     kind: Kind::Choice(&["raw", "string"]),
     help: "`raw`: integers beyond 2^53 and decimals as JSON numbers; default `string`: as strings.",
 };
@@ -52,10 +52,7 @@ impl<'a> Parameters<'a> {
                 return Err(unknown(&name, allowed.iter().map(|parameter| parameter.name)));
             }
             if found.iter().any(|(known, _)| *known == name) {
-                return Err(ApiError::invalid(
-                    "HTTP-0004",
-                    format!("cannot read parameter `{name}`: given twice"),
-                ));
+                return Err(given_twice(&name));
             }
             found.push((name, value));
         }
@@ -114,6 +111,12 @@ pub fn parse_numbers(text: &str) -> Result<Numbers, ApiError> {
 /// The pairs of a query string, unescaped.
 pub fn pairs(query: Option<&str>) -> form_urlencoded::Parse<'_> {
     form_urlencoded::parse(query.unwrap_or("").as_bytes())
+}
+
+/// The error of a parameter that comes a second time.
+pub fn given_twice(name: &str) -> ApiError {
+    ApiError::invalid("HTTP-0004", format!("cannot read parameter `{name}`: given twice"))
+        .attempt(format!("give `{name}` once"))
 }
 
 fn bad_value(name: &str, text: &str, expected: &'static str) -> ApiError {

@@ -11,8 +11,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use cenote_statestore::{Error, ErrorKind};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 /// How long the rest of a body that is too large is read.
@@ -27,10 +28,10 @@ impl FromRequestParts<App> for Name {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Name, ApiError> {
         match Path::<String>::from_request_parts(parts, app).await {
             Ok(Path(name)) => Ok(Name(name)),
-            Err(error) => Err(ApiError::invalid(
-                "HTTP-0002",
-                format!("cannot read the name in the address: {error}"),
-            )),
+            Err(error) => Err(
+                ApiError::invalid("HTTP-0002", format!("cannot read the name in the address: {error}"))
+                    .attempt("percent-encode the name as UTF-8"),
+            ),
         }
     }
 }
@@ -105,7 +106,8 @@ fn slow(limits: &Limits) -> ApiError {
         "cannot read the request's body: the client paused too long",
     )
     .sqlstate("08006")
-    .fact("limit", format!("{:?}, set by --read-timeout", limits.read_timeout));
+    .fact("limit", format!("{:?}, set by --read-timeout", limits.read_timeout))
+    .attempt("send the whole body again without a pause: nothing of it was kept");
     ApiError::new(StatusCode::REQUEST_TIMEOUT, error)
 }
 
@@ -136,6 +138,15 @@ pub fn parse_object(body: &[u8], fields: &[&str]) -> Result<Map<String, Value>, 
         });
     }
     Ok(object)
+}
+
+/// Answers with an error where a handler panics: the connection would be closed without a word otherwise.
+pub async fn caught(request: Request, next: Next) -> Response {
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answer.unwrap_or_else(|_| {
+        let error = Error::bug("cannot answer the request: its handler panicked");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error).into_response()
+    })
 }
 
 /// Refuses writes that a browser sends on behalf of a page of another origin: the server listens on the user's own

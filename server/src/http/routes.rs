@@ -244,5 +244,6 @@ pub fn router(app: App) -> Router {
         .fallback(health::no_route)
         .method_not_allowed_fallback(health::wrong_method)
         .layer(from_fn(request::same_origin))
+        .layer(from_fn(request::caught))
         .with_state(app)
 }

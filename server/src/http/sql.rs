@@ -73,6 +73,7 @@ impl Request {
             let error = error.sqlstate("54000").fact("seen", format!("{} bytes", sql.len()));
             return Err(error
                 .fact("limit", format!("{limit} bytes, set by --max-statement"))
+                .attempt("send several statements, or the rows to /api/v1/tables/{name}/rows")
                 .into());
         }
         Ok(Request {
@@ -96,6 +97,7 @@ pub async fn sql(State(app): State<App>, RawQuery(query): RawQuery, headers: Hea
                 .attempt("send one statement per request"),
         );
     }
+    check_parameters(&statements, &request.parameters)?;
     match (statements.as_slice(), request.arrow) {
         ([statement], true) => run_arrow(&app, session, statement, &request).await,
         (_, true) => Err(ApiError::invalid(
@@ -120,6 +122,18 @@ async fn run_all(app: &App, session: &mut Session, statements: &[Statement], req
     ended?;
     check_ended(session)?;
     Ok(respond::json(StatusCode::OK, Some(epoch), body))
+}
+
+/// Refuses parameters that the statement does not have.
+fn check_parameters(statements: &[Statement], parameters: &[ScalarValue]) -> Result<(), ApiError> {
+    let known = statements.first().map_or(0, Statement::parameters_len);
+    if parameters.len() <= known {
+        return Ok(());
+    }
+    let message = "cannot bind `params` of the request's body: the statement has fewer parameters";
+    let error = Error::new(ErrorKind::Invalid, "HTTP-0006", message).sqlstate("08P01");
+    let error = error.fact("params", parameters.len()).fact("parameters", known);
+    Err(error.attempt("write $1, $2 ... where they belong").into())
 }
 
 /// Refuses a request that leaves a transaction block open, which ends with the request and is rolled back.

@@ -60,14 +60,7 @@ impl Target {
         let chunk = Bytes::from(std::mem::take(out));
         match tokio::time::timeout(self.write_timeout, self.chunks.send(Ok(chunk))).await {
             Ok(sent) => sent.map_err(|_| End::Gone),
-            Err(_) => Err(End::Failed(
-                Error::new(
-                    ErrorKind::Unavailable,
-                    "HTTP-0016",
-                    "cannot send more rows: the client stopped reading",
-                )
-                .fact("limit", format!("{:?}, set by --write-timeout", self.write_timeout)),
-            )),
+            Err(_) => Err(End::Failed(stopped_reading(self.write_timeout))),
         }
     }
 
@@ -179,6 +172,14 @@ pub fn limited(source: BatchStream, limit: u64) -> BatchStream {
         })
     };
     source.scan(limit, take).boxed()
+}
+
+fn stopped_reading(write_timeout: Duration) -> Error {
+    let message = "cannot send more rows: the client stopped reading";
+    let error = Error::new(ErrorKind::Unavailable, "HTTP-0016", message);
+    error
+        .fact("limit", format!("{write_timeout:?}, set by --write-timeout"))
+        .attempt("read without a pause, or raise --write-timeout")
 }
 
 #[cfg(test)]

@@ -319,6 +319,7 @@ fn union_is_refused_and_nothing_is_added() {
     let union = UnionArray::try_new(fields, vec![0].into(), None, vec![Arc::new(Int32Array::from(vec![1]))]).unwrap();
     let mut digest = Digest::default();
     let error = digest.update(&batch(vec![Arc::new(union)]), None).unwrap_err();
+    assert_eq!(error.code(), "STATE-0202");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(digest, Digest::default());
     assert_eq!(digest.update(&sample(), Some(&[1])).unwrap_err().kind(), ErrorKind::Bug);

@@ -277,6 +277,7 @@ fn bytes_that_no_sum_writes_are_refused() {
     assert!(ExactFloatSum::from_bytes(&good).is_ok());
     for length in 0..good.len() {
         let error = ExactFloatSum::from_bytes(&good[..length]).unwrap_err();
+        assert_eq!(error.code(), "STATE-0201");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
     let with_zero_word = [1u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -43,7 +43,8 @@ pub(super) fn unreadable_record(segment: &Path, offset: u64, cause: arrow::error
         "cannot read `{}` at byte {offset}: its batches do not decode: {cause}",
         segment.display()
     );
-    Error::new(ErrorKind::Corrupt, "WAL-0009", message).source(cause)
+    let error = Error::new(ErrorKind::Corrupt, "WAL-0009", message).source(cause);
+    error.attempt("restore the file from a copy")
 }
 
 /// Records between two segments are not there.
@@ -67,9 +68,10 @@ pub(super) fn repeated_segment(segment: &Path, first: u64, expected: u64) -> Err
         "cannot read `{}`: it repeats records of the segment before it",
         segment.display()
     );
-    Error::new(ErrorKind::Corrupt, "WAL-0003", message)
+    Error::new(ErrorKind::Corrupt, "WAL-0010", message)
         .fact("starts at", format!("record {first}"))
         .fact("expected", format!("record {expected}"))
+        .attempt("restore the folder from a copy: nothing was changed in it")
 }
 
 /// A file was written by a newer release.

@@ -191,3 +191,16 @@ fn error_path(root: &Path, path: &str) -> String {
         None => root.join(path).display().to_string(),
     }
 }
+
+#[test]
+fn what_the_operating_system_refuses_is_told_with_its_reason() {
+    let error = super::super::watch::unwatched("no space left on device");
+    let expected = "error[CONN-0011]: cannot watch files: no space left on device\n  \
+                    try: raise fs.inotify.max_user_watches, or follow fewer folders";
+    assert_eq!((error.render().as_str(), error.state()), (expected, "58030"));
+    let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+    let error = super::super::location::unlisted(Path::new("in"), &denied);
+    let expected = "error[CONN-0015]: cannot list folder `in`: permission denied\n  \
+                    try: let the user that the server runs as read the folder";
+    assert_eq!((error.render().as_str(), error.state()), (expected, "58030"));
+}

@@ -142,7 +142,7 @@ pub fn batches(answer: Response<Body>) -> Result<(SchemaRef, impl Iterator<Item 
 fn cut(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(
         ErrorKind::Unavailable,
-        "CLI-0014",
+        "CLI-0015",
         format!("cannot read the rows to their end: {error}"),
     )
     .attempt("run the command again; the server's log says why it stopped sending")

@@ -115,3 +115,11 @@ async fn limit_cuts_inside_a_batch() {
         .await;
     assert_eq!(rows, [3, 1]);
 }
+
+#[test]
+fn a_client_that_stopped_reading_is_told_its_patience() {
+    let expected = "error[HTTP-0016]: cannot send more rows: the client stopped reading\n  \
+                    limit: 2s, set by --write-timeout\n    \
+                    try: read without a pause, or raise --write-timeout";
+    assert_eq!(stopped_reading(Duration::from_secs(2)).render(), expected);
+}

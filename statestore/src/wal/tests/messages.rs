@@ -46,15 +46,17 @@ XX001 error[WAL-0002]: cannot read `data/wal/00000000000000000007.wal` at byte 4
      found: record 9
        try: restore the file from a copy: it was whole once, and nothing was changed in it now
 XX001 error[WAL-0009]: cannot read `data/wal/00000000000000000007.wal` at byte 40: its batches do not decode: Ipc error: bytes follow the last stream
+  try: restore the file from a copy
 XX001 error[WAL-0003]: cannot open write-ahead log `data/wal`: segment `00000000000000000007.wal` is missing
   records lost: 7 to 11
            try: restore the segment from a copy: nothing was changed in the folder
 XX001 error[WAL-0003]: cannot open write-ahead log `data/wal`: segment `00000000000000000007.wal` is missing
   records lost: from 7
            try: restore the segment from a copy: nothing was changed in the folder
-XX001 error[WAL-0003]: cannot read `data/wal/00000000000000000007.wal`: it repeats records of the segment before it
+XX001 error[WAL-0010]: cannot read `data/wal/00000000000000000007.wal`: it repeats records of the segment before it
   starts at: record 7
    expected: record 9
+        try: restore the folder from a copy: nothing was changed in it
 0A000 error[WAL-0004]: cannot read `data/wal/00000000000000000007.wal`: it has format version 3
   supported: versions up to 1
         try: use the release of Cenote that wrote it, or a newer one

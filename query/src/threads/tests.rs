@@ -1,0 +1,12 @@
+//! The text of a panic.
+
+use super::*;
+
+#[test]
+fn a_panic_of_a_library_is_told_as_a_fault_of_ours() {
+    let error = crate::error::from_datafusion(panicked());
+    assert_eq!((error.kind(), error.state()), (ErrorKind::Bug, "XX000"));
+    let expected = "error[QUERY-0002]: cannot run query: one of its functions or operators panicked\n  \
+                    try: a smaller result, if a text or a list grew beyond 2 GB";
+    assert_eq!(error.render(), expected);
+}

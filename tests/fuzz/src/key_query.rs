@@ -1,0 +1,1 @@
+../../../server/src/http/key_query.rs

@@ -1,0 +1,1 @@
+../../../query/src/pgtext.rs
