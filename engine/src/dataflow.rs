@@ -265,6 +265,9 @@ impl<'scope> Site<'scope> {
                     let mut results = Results::default();
                     let done = meter.timed(|| work.run(&mut pending.queue, &mut fuel, &mut results));
                     results.rows.iter().for_each(|changes| meter.gave(changes.len()));
+                    if outputs.len() == 1 && !results.errors.is_empty() {
+                        status.fail(Error::bug("an operator that cannot fail on a row has failed on one"));
+                    }
                     for ((output, results), capability) in outputs
                         .iter_mut()
                         .zip([results.rows, results.errors])

@@ -364,7 +364,11 @@ impl Node {
         match self {
             Node::Map { program, .. } => program.is_fallible(),
             Node::Join(join) => join.residual.as_ref().is_some_and(|residual| residual.is_fallible()),
-            _ => false,
+            Node::Aggregate(aggregate) => aggregate
+                .calls
+                .iter()
+                .any(|call| call.is_fallible(&aggregate.input_schema)),
+            Node::Input { .. } | Node::Constant { .. } | Node::TopN(_) | Node::Union { .. } => false,
         }
     }
 
@@ -506,6 +510,19 @@ fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
 }
 
 impl AggregateCall {
+    /// Whether a group can have values that it has no result for: sums beyond the type's range.
+    fn is_fallible(&self, input: &SchemaRef) -> bool {
+        let argument = self.argument.map(|argument| input.field(argument).data_type());
+        let of_integers = argument.is_some_and(DataType::is_integer);
+        match self.function {
+            AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max => false,
+            // No number of rows that can be stored takes a sum of integers out of NUMERIC's range.
+            AggregateFunction::Sum => !(of_integers && matches!(self.output, DataType::Decimal128(38, 0))),
+            AggregateFunction::Avg => !of_integers,
+            _ => true,
+        }
+    }
+
     /// Whether it keeps each value with its multiplicity: to follow deletions of extremes, or to count values once.
     pub fn keeps_values(&self) -> bool {
         self.distinct
@@ -584,7 +601,7 @@ impl AggregateCall {
                     _ => 0,
                 };
                 vec![
-                    Field::new(format!("{name}_sum"), DataType::Decimal128(38, scale), false),
+                    Field::new(format!("{name}_sum"), DataType::Decimal128(38, scale), true),
                     Field::new(format!("{name}_count"), DataType::Int64, false),
                 ]
             }

@@ -159,3 +159,21 @@ def test_explain_analyze_of_a_query(db, name):
     db.execute(f"INSERT INTO {name} SELECT i FROM generate_series(1, 10) g(i)")
     lines = [line for (line,) in db.execute(f"EXPLAIN ANALYZE SELECT count(*) FROM {name}").fetchall()]
     assert "rows: 1" in lines and any("metrics=" in line for line in lines)
+
+
+def test_a_group_out_of_range_is_told_of_and_comes_back(db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, x NUMERIC(38, 0), f DOUBLE PRECISION)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT g, sum(x) AS s, count(*) AS n FROM {name} GROUP BY g")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT count(*) AS groups, sum(n) AS n FROM {name}_v")
+    big = "9" * 38
+    db.execute(f"INSERT INTO {name} VALUES (1, 1, {big}, 1e308), (2, 2, 5, 1)")
+    db.execute(f"INSERT INTO {name} VALUES (3, 1, {big}, 1e308)")
+    assert db.execute(f"SELECT g, s, n FROM {name}_v").fetchall() == [(2, 5, 1)]
+    assert db.execute(f"SELECT groups, n FROM {name}_w").fetchall() == [(1, 1)]
+    assert errors(db, f"{name}_v") == [("22003", {"g": 1}, 1)]
+    db.execute(f"INSERT INTO {name} VALUES (4, 1, {big}, 1)")
+    assert errors(db, f"{name}_v") == [("22003", {"g": 1}, 1)]
+    assert db.execute(f"VERIFY MATERIALIZED VIEW {name}_v").fetchall() == []
+    db.execute(f"DELETE FROM {name} WHERE id IN (3, 4)")
+    assert sorted(db.execute(f"SELECT g, s, n FROM {name}_v").fetchall()) == [(1, int(big), 1), (2, 5, 1)]
+    assert errors(db, f"{name}_v") == []

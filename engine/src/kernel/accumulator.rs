@@ -373,8 +373,9 @@ impl Accumulator {
             State::Spread(spread) => spread.columns(groups),
             State::Elements => Vec::new(),
             State::Exact { sums, counts, scale } => {
-                let sums = groups.iter().map(|group| sums.low[*group as usize]).collect::<Vec<_>>();
-                let sums = Decimal128Array::from(sums).with_precision_and_scale(38, *scale)?;
+                // A sum that is beyond what the column holds is NULL there.
+                let sums: Decimal128Array = groups.iter().map(|group| sums.get(*group)).collect();
+                let sums = sums.with_precision_and_scale(38, *scale)?;
                 vec![Arc::new(sums), longs(counts)]
             }
             State::Float { sums, counts } => {

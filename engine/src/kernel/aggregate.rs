@@ -6,6 +6,7 @@
 use super::Kernel;
 use super::accumulator::Accumulator;
 use crate::plan::{Aggregate, Node};
+use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{and, concat_batches, filter_record_batch, take};
@@ -25,6 +26,16 @@ pub struct AggregateKernel {
     /// A global aggregate's single row is this worker's to give.
     gives_empty_row: bool,
     dirty: Dirty,
+    /// Groups whose values are out of a result's range.
+    errors: RowErrors,
+}
+
+/// Results of groups.
+struct Results {
+    /// Those that there are.
+    rows: RecordBatch,
+    /// Which of the groups have one.
+    there: Vec<bool>,
 }
 
 /// Groups touched in the current epoch.
@@ -56,6 +67,7 @@ impl AggregateKernel {
             accumulators: accumulators.collect(),
             gives_empty_row: gives_empty_row && node.keys.is_empty(),
             dirty: Dirty::default(),
+            errors: RowErrors::new(&node.name),
         };
         if kernel.gives_empty_row {
             let group = kernel.add_group(hash_rows(&[], 1)[0]);
@@ -110,30 +122,58 @@ impl AggregateKernel {
     /// Sets aside the results of groups that this epoch has not touched before.
     fn set_aside(&mut self, groups: &[u32]) -> Result<()> {
         self.dirty.marked.resize(self.group_rows.len(), false);
-        let mut fresh = Vec::new();
+        let (mut touched, mut fresh) = (Vec::new(), Vec::new());
         for group in groups {
-            if !self.dirty.marked[*group as usize] {
-                let has_result = self.has_result(*group);
-                self.dirty.mark(*group, has_result);
-                if has_result {
+            if !std::mem::replace(&mut self.dirty.marked[*group as usize], true) {
+                touched.push(*group);
+                if self.has_result(*group) {
                     fresh.push(*group);
                 }
             }
         }
-        if !fresh.is_empty() {
-            let before = self.results(&fresh)?;
-            self.dirty.before.push(before);
+        let before = self.results(&fresh, -1)?;
+        let mut had = before.there.iter();
+        for group in touched {
+            let had_result = self.has_result(group) && *had.next().expect("one for each group with rows");
+            self.dirty.groups.push(group);
+            self.dirty.had_result.push(had_result);
+        }
+        if before.rows.num_rows() > 0 {
+            self.dirty.before.push(before.rows);
         }
         Ok(())
     }
 
-    fn results(&self, groups: &[u32]) -> Result<RecordBatch> {
-        let all: Vec<usize> = (0..self.key_columns.len()).collect();
-        let mut columns = self.keys.gather(&all, groups);
-        for accumulator in &self.accumulators {
-            columns.push(accumulator.result(groups)?);
+    /// The results of groups; one that has none, as its values are out of range, is told of with a weight.
+    fn results(&mut self, groups: &[u32], weight: i64) -> Result<Results> {
+        if groups.is_empty() {
+            let (rows, there) = (RecordBatch::new_empty(self.schema.clone()), Vec::new());
+            return Ok(Results { rows, there });
         }
-        Changes::batch(self.schema.clone(), columns, groups.len())
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let fields = self.schema.fields()[..all.len()].to_vec();
+        let columns = self.keys.gather(&all, groups);
+        let keys = Changes::batch(Arc::new(Schema::new(fields)), columns, groups.len())?;
+        let (schema, accumulators) = (&self.schema, &self.accumulators);
+        let computed = |first: usize, keys: &RecordBatch| -> Result<RecordBatch> {
+            let groups = &groups[first..first + keys.num_rows()];
+            let mut columns = keys.columns().to_vec();
+            for accumulator in accumulators {
+                columns.push(accumulator.result(groups)?);
+            }
+            Changes::batch(schema.clone(), columns, groups.len())
+        };
+        let (mut parts, mut there) = (Vec::new(), vec![false; groups.len()]);
+        let mut done = |first: usize, rows: RecordBatch| {
+            there[first..first + rows.num_rows()].fill(true);
+            parts.push(rows);
+        };
+        self.errors.apart(&keys, &computed, &mut done, &|_| weight)?;
+        let rows = match parts.len() {
+            1 => parts.remove(0),
+            _ => concat_batches(schema, &parts)?,
+        };
+        Ok(Results { rows, there })
     }
 
     fn count_rows(&mut self, groups: &[u32], changes: &Changes) -> Result<()> {
@@ -234,6 +274,10 @@ impl Kernel for AggregateKernel {
         Ok(())
     }
 
+    fn take_errors(&mut self) -> Result<Option<Changes>> {
+        self.errors.take()
+    }
+
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
         if self.dirty.groups.is_empty() {
             return Ok(());
@@ -248,8 +292,19 @@ impl Kernel for AggregateKernel {
             .map(|(group, _)| *group)
             .collect();
         let before = concat_batches(&self.schema, &dirty.before)?;
-        let after = self.results(&after_groups)?;
-        let (before, after) = changed(before, after, &dirty.had_result, &has_result, self.key_columns.len())?;
+        let after = self.results(&after_groups, 1)?;
+        let mut there = after.there.iter();
+        let has_result: Vec<bool> = has_result
+            .into_iter()
+            .map(|has| has && there.next() == Some(&true))
+            .collect();
+        let (before, after) = changed(
+            before,
+            after.rows,
+            &dirty.had_result,
+            &has_result,
+            self.key_columns.len(),
+        )?;
         output.extend(
             [Changes::deletions(before), Changes::insertions(after)]
                 .into_iter()
