@@ -283,7 +283,7 @@ fn bytes_that_no_sum_writes_are_refused() {
     let with_zero_word = [1u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let zero_with_base = [0u8, 0, 9, 0];
     let flag_without_counts = [&[0u8, 1, 0, 0][..], &[0; 24]].concat();
-    let too_high = [&[1u8, 0, 40, 0][..], &[1; 8]].concat();
+    let too_high = [&[1u8, 0, WORDS_MAX as u8, 0][..], &[1; 8]].concat();
     let odd_flag = [&[0u8, 2, 0, 0][..], &[1; 24]].concat();
     for bytes in [
         &with_zero_word[..],
