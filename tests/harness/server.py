@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 
@@ -194,7 +195,7 @@ class Server:
 
     def digest(self, name):
         """The digest of a readable collection's contents: `(digest, rows)`."""
-        answer = self.api(f"queryable_state/{name}/digest")
+        answer = self.api(f"queryable_state/{quote(name)}/digest")
         return answer["digest"], answer["rows"]
 
     def readables(self):
