@@ -217,7 +217,7 @@ fn not_in_arguments() -> DataFusionError {
 fn no_function(argument: &str) -> DataFusionError {
     let error = Error::new(
         ErrorKind::Invalid,
-        "SQL-0317",
+        "SQL-0321",
         format!("function string_agg({argument}) does not exist: it joins texts"),
     );
     crate::provider::outside(error.sqlstate("42883").attempt("cast the argument to text"))

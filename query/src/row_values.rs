@@ -268,7 +268,7 @@ fn balanced(mut parts: Vec<Expr>, op: &BinaryOperator) -> Expr {
 fn unequal(left: usize, right: usize) -> Error {
     Error::new(
         ErrorKind::Invalid,
-        "SQL-0318",
+        "SQL-0320",
         "cannot compare rows: unequal number of entries in row expressions",
     )
     .sqlstate("42601")

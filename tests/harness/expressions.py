@@ -148,4 +148,8 @@ def of_view(connection, table, query):
         connection.execute(f"CREATE MATERIALIZED VIEW {table}_v (x) AS {query}")
     except psycopg.Error as error:
         return f"!{error.sqlstate}", None
-    return answer(connection, f"SELECT x FROM {table}_v")
+    found = answer(connection, f"SELECT x FROM {table}_v")
+    if found[0] != "0 rows":
+        return found
+    # The row is left out where the expression fails on it.
+    return answer(connection, f"SELECT '!' || sqlstate FROM cenote_catalog.errors WHERE source = '{table}_v'")

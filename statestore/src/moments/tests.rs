@@ -151,3 +151,15 @@ fn floats_that_come_and_go_leave_no_trace_in_any_order() {
     }
     assert!(FloatMoments::from_bytes(&[1]).is_err());
 }
+
+#[test]
+fn damaged_bytes_are_refused_by_name() {
+    for bytes in [&b""[..], &[7; 3]] {
+        let error = ExactMoments::from_bytes(bytes).unwrap_err();
+        assert_eq!((error.code(), error.state()), ("STATE-0203", "XX001"));
+        assert_eq!(
+            error.message(),
+            "cannot read sums of squares: their bytes are no canonical form"
+        );
+    }
+}
