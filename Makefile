@@ -36,6 +36,7 @@ cases: build       ## SQL cases in three modes, at 1 and 4 workers
 	"$(PYTHON)" tests/run_cases $(ARGS)
 
 fuzz:              ## hostile bytes for each reader, SECONDS for each; replay: make fuzz TARGETS=json ARGS=crash-...
+	@tests/setup c++=g++ >/dev/null
 	tests/fuzz/run --seconds $(SECONDS) $(TARGETS) -- $(ARGS)
 
 bench: build       ## figures, as one table

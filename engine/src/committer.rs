@@ -103,7 +103,7 @@ pub struct NewView {
     pub meters: Arc<ViewMeters>,
     /// Where its contents go.
     pub table: Arc<VersionedTable>,
-    /// Where the errors of its rows go, if it can have any ([`ViewPlan::errors_table`]).
+    /// Where the errors of its rows go, if it can have any ([`ViewPlan::errors_table`]); with `None` they fail the view.
     pub errors: Option<Arc<VersionedTable>>,
     /// What its sources passed on before, for those that keep no rows and run already.
     pub replays: BTreeMap<CollectionId, ReplayInput>,

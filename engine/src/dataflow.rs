@@ -16,6 +16,7 @@ use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel};
 use crate::meters::{OperatorMeter, ViewMeters};
 use crate::packet::{HashDistributor, Packet};
 use crate::plan::{CollectionId, Node};
+use crate::row_errors::first_of;
 use crate::status::ViewStatus;
 use crate::worker::CreateView;
 use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
@@ -77,6 +78,8 @@ struct Site<'scope> {
     status: Arc<ViewStatus>,
     meters: Arc<ViewMeters>,
     start: u64,
+    /// Whether errors of rows have a place to go; else they fail the view.
+    keeps_errors: bool,
 }
 
 /// A stateful operator to be placed in a dataflow.
@@ -97,6 +100,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         status: request.status.clone(),
         meters: request.meters.clone(),
         start: request.epoch.0,
+        keeps_errors: request.errors.is_some(),
     };
     let mut built = BuiltView {
         inputs: Vec::new(),
@@ -177,7 +181,7 @@ impl<'scope> Site<'scope> {
             inputs,
             kernel,
         };
-        let (made, errors) = self.stateful(operator, node.is_fallible());
+        let (made, errors) = self.stateful(operator, node.is_fallible() && self.keeps_errors);
         streams.errors.extend(errors);
         Ok(made)
     }
@@ -265,8 +269,8 @@ impl<'scope> Site<'scope> {
                     let mut results = Results::default();
                     let done = meter.timed(|| work.run(&mut pending.queue, &mut fuel, &mut results));
                     results.rows.iter().for_each(|changes| meter.gave(changes.len()));
-                    if outputs.len() == 1 && !results.errors.is_empty() {
-                        status.fail(Error::bug("an operator that cannot fail on a row has failed on one"));
+                    if let (1, Some(errors)) = (outputs.len(), results.errors.first()) {
+                        status.fail(first_of(errors));
                     }
                     for ((output, results), capability) in outputs
                         .iter_mut()

@@ -491,7 +491,7 @@ fn free_name(tables: &[TableSchema], name: String) -> String {
 }
 
 /// Makes names unique by numbering repeats, so that a state table can be queried.
-fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
+pub(crate) fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
     let mut seen = std::collections::HashMap::<String, usize>::new();
     fields
         .map(|field| {

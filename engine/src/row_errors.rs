@@ -1,21 +1,26 @@
 //! Rows that an operator could not work on: told apart from the rest of their batch, and written down.
 //!
 //! # Rules kept here
-//! 1. A data exception (SQLSTATE class 22) or a cardinality violation (class 21) belongs to its row: the row is left
-//!    out, its error is kept, and the view goes on. Any other error stops the view.
+//! 1. A data exception (SQLSTATE class 22), a cardinality violation (class 21), and an argument that a function does not
+//!    take or a group whose result is too long (whatever their SQLSTATE) belong to the row: it is left out, its error is
+//!    kept, and the view goes on. Any other error stops the view.
 //! 2. What is kept is a function of the row alone, with the row's weight: when the row is deleted, so is its error.
 //!
 //! # Not here
 //! Where the errors go (`dataflow`); reading them (`query`).
 
-use crate::plan::{RowProgram, row_error_columns};
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use crate::plan::{RowProgram, row_error_columns, unique_fields};
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Schema;
 use arrow::json::writer::{JsonArray, WriterBuilder};
-use cenote_statestore::{Changes, Error, Result, Weights};
+use cenote_statestore::{Changes, Error, ErrorKind, Result, Weights};
 use std::sync::Arc;
 
 /// Characters of an operator's description that are kept with an error.
 const OPERATOR_CHARS_MAX: usize = 200;
+
+/// Errors of evaluation that are a row's though their SQLSTATEs are of other classes.
+const CODES_OF_ROWS: [&str; 2] = ["EVAL-0004", "EVAL-0009"];
 
 /// Errors of one operator's rows, gathered until they are taken.
 #[derive(Debug)]
@@ -35,7 +40,8 @@ struct RowError {
 
 /// Whether an error is that of a row rather than of the operator.
 fn is_of_row(error: &Error) -> bool {
-    error.state().starts_with("22") || error.state().starts_with("21")
+    let of_data = error.state().starts_with("22") || error.state().starts_with("21");
+    of_data || CODES_OF_ROWS.contains(&error.code())
 }
 
 impl RowErrors {
@@ -148,6 +154,14 @@ impl RowErrors {
     }
 }
 
+/// The first of errors of rows, for a dataflow that keeps none.
+pub(crate) fn first_of(errors: &Changes) -> Error {
+    let text = |column: usize| errors.rows().column(column).as_string::<i32>().value(0);
+    let known = ["22003", "22012", "22P02", "21000"];
+    let state = known.into_iter().find(|state| *state == text(2)).unwrap_or("22000");
+    Error::new(ErrorKind::Invalid, "ENGINE-0005", text(3)).sqlstate(state)
+}
+
 /// A row as a JSON object, columns in order, NULL included.
 fn json_object(row: &RecordBatch) -> Result<String> {
     if row.num_columns() == 0 {
@@ -156,7 +170,10 @@ fn json_object(row: &RecordBatch) -> Result<String> {
     let mut writer = WriterBuilder::new()
         .with_explicit_nulls(true)
         .build::<_, JsonArray>(Vec::new());
-    writer.write(row)?;
+    let schema = Schema::new(unique_fields(
+        row.schema().fields().iter().map(|field| field.as_ref().clone()),
+    ));
+    writer.write(&Changes::relabel(row.clone(), Arc::new(schema))?)?;
     writer.finish()?;
     let text = String::from_utf8_lossy(writer.get_ref()).into_owned();
     Ok(text.trim_start_matches('[').trim_end_matches(']').to_string())

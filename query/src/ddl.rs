@@ -4,6 +4,8 @@ mod drop;
 mod indexes;
 mod views;
 
+pub(crate) use views::OnRowError;
+
 pub(crate) use drop::dropped_kind;
 pub(crate) use indexes::build;
 

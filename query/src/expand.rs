@@ -181,6 +181,9 @@ impl VisitorMut for Expander<'_> {
             }
         } else if let Some(epoch) = past {
             crate::past::qualify(name, alias, epoch);
+        } else if self.depth > 0 && name.0.len() == 1 && object.is_some() {
+            // Inside a view's query, or the planner would take a common table expression of whoever reads the view.
+            crate::past::qualify_public(name, alias);
         }
         ControlFlow::Continue(())
     }

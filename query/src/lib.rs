@@ -34,6 +34,7 @@ mod null_equality;
 mod operators;
 mod ordered;
 mod outcome;
+mod overlaid;
 mod parse;
 mod past;
 mod pg_catalog;

@@ -1,7 +1,8 @@
 //! Keeps joins whose NULLs are equal apart from those whose NULLs are not.
 //!
 //! DataFusion's rule that reorders inner joins takes the keys of all joins below one and compares them all as the
-//! topmost join does. Where `IS NOT DISTINCT FROM` and `=` stand in one tree of joins, the answer would be another.
+//! topmost join does. Where `IS NOT DISTINCT FROM` and `=` stand in one tree of joins, the answer would be another. The rule
+//! that makes keys of the equalities in a join's condition adds them to keys whose NULLs are equal.
 
 use datafusion::common::NullEquality;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -10,8 +11,9 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
-/// The name of the rule that mixes them.
+/// The names of the rules that mix them: over a tree of joins, and in one join.
 const REORDERS: &str = "eliminate_cross_join";
+const MAKES_KEYS: &str = "extract_equijoin_predicate";
 
 type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 
@@ -19,7 +21,8 @@ type Rule = Arc<dyn OptimizerRule + Send + Sync>;
 pub(crate) fn kept_apart(rules: impl Iterator<Item = Rule>) -> Vec<Rule> {
     let replace = |rule: Rule| -> Rule {
         match rule.name() {
-            REORDERS => Arc::new(OfPlainJoins(rule)),
+            REORDERS => Arc::new(OfPlainJoins { rule, whole: true }),
+            MAKES_KEYS => Arc::new(OfPlainJoins { rule, whole: false }),
             _ => rule,
         }
     };
@@ -28,24 +31,30 @@ pub(crate) fn kept_apart(rules: impl Iterator<Item = Rule>) -> Vec<Rule> {
 
 /// A rule for plans in which no join takes NULLs for equal.
 #[derive(Debug)]
-struct OfPlainJoins(Rule);
+struct OfPlainJoins {
+    rule: Rule,
+    /// Whether the rule looks at the joins below a node too.
+    whole: bool,
+}
 
 impl OptimizerRule for OfPlainJoins {
     fn name(&self) -> &str {
-        self.0.name()
+        self.rule.name()
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
-        self.0.apply_order()
+        self.rule.apply_order()
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let mixes = plan.exists(|node| {
-            Ok(matches!(node, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull))
-        })?;
+        let null_is_null = |node: &LogicalPlan| matches!(node, LogicalPlan::Join(join) if join.null_equality == NullEquality::NullEqualsNull);
+        let mixes = match self.whole {
+            true => plan.exists(|node| Ok(null_is_null(node)))?,
+            false => null_is_null(&plan),
+        };
         match mixes {
             true => Ok(Transformed::no(plan)),
-            false => self.0.rewrite(plan, config),
+            false => self.rule.rewrite(plan, config),
         }
     }
 }

@@ -171,8 +171,29 @@ pub(crate) fn epoch_of_catalog(name: &str) -> Option<Epoch> {
 
 /// Names a table in the catalog of an epoch; it keeps its own name as an alias.
 pub(crate) fn qualify(name: &mut ObjectName, alias: &mut Option<TableAlias>, epoch: Epoch) {
-    let Some(ObjectNamePart::Identifier(last)) = name.0.last().cloned() else {
+    let Some(last) = keep_name(name, alias) else {
         return;
+    };
+    let schema = match name.0.as_slice() {
+        [.., ObjectNamePart::Identifier(schema), _] => schema.clone(),
+        _ => Ident::new(crate::catalog::PUBLIC),
+    };
+    let parts = [Ident::with_quote('"', catalog_at(epoch)), schema, last];
+    *name = ObjectName(parts.into_iter().map(ObjectNamePart::Identifier).collect());
+}
+
+/// Makes a bare name mean the table in `public`, under the name that it has.
+pub(crate) fn qualify_public(name: &mut ObjectName, alias: &mut Option<TableAlias>) {
+    if let Some(last) = keep_name(name, alias) {
+        let parts = [Ident::new(crate::catalog::PUBLIC), last];
+        *name = ObjectName(parts.into_iter().map(ObjectNamePart::Identifier).collect());
+    }
+}
+
+/// Gives a table its own name as alias, where it has none.
+fn keep_name(name: &ObjectName, alias: &mut Option<TableAlias>) -> Option<Ident> {
+    let Some(ObjectNamePart::Identifier(last)) = name.0.last().cloned() else {
+        return None;
     };
     if alias.is_none() {
         *alias = Some(TableAlias {
@@ -182,10 +203,5 @@ pub(crate) fn qualify(name: &mut ObjectName, alias: &mut Option<TableAlias>, epo
             at: None,
         });
     }
-    let schema = match name.0.as_slice() {
-        [.., ObjectNamePart::Identifier(schema), _] => schema.clone(),
-        _ => Ident::new(crate::catalog::PUBLIC),
-    };
-    let parts = [Ident::with_quote('"', catalog_at(epoch)), schema, last];
-    *name = ObjectName(parts.into_iter().map(ObjectNamePart::Identifier).collect());
+    Some(last)
 }

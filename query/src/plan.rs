@@ -10,6 +10,7 @@ mod schemas;
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
+use crate::overlaid::Changed;
 use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::relations::named_relations;
@@ -59,8 +60,8 @@ const NOT_FOR_VIEWS: &str = "push_down_limit";
 const WRONG_FOR_ALL: [&str; 2] = ["eliminate_group_by_constant", "single_distinct_aggregation_to_group_by"];
 
 /// Physical optimiser rules that change answers: they push filters below a join by the bare names of columns, which both
-/// sides may have.
-const WRONG_BELOW_JOINS: [&str; 2] = ["FilterPushdown", "FilterPushdown(Post)"];
+/// sides may have; and take a column that a filter fixes to have one value, even where no row passes.
+const WRONG_PHYSICAL: [&str; 3] = ["FilterPushdown", "FilterPushdown(Post)", "aggregate_statistics"];
 
 /// The database as one statement reads it.
 #[derive(Clone)]
@@ -148,7 +149,7 @@ fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + 
 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    let rules = rules.filter(|rule| !WRONG_BELOW_JOINS.contains(&rule.name()));
+    let rules = rules.filter(|rule| !WRONG_PHYSICAL.contains(&rule.name()));
     rules.chain([crate::ordered::rule()]).collect()
 }
 
@@ -192,8 +193,8 @@ impl ReadView {
         if !touches {
             check_references(&ast, self)?;
         }
-        let changed = self.catalog.views_over(self.overlays.keys().copied());
-        crate::expand::expand_views(&mut ast, &self.catalog, &changed)?;
+        let changed = Changed::of(self);
+        crate::expand::expand_views(&mut ast, &self.catalog, &changed.inlined)?;
         if touches || pg_catalog::is_touched(&ast) {
             return self.plan_with_catalog(state, ast).await;
         }
@@ -322,6 +323,10 @@ impl ReadView {
                     self.database.check_view(view).map_err(crate::provider::outside)?;
                     view.check_there_at(self.pin.epoch())
                         .map_err(crate::provider::outside)?;
+                }
+                if Changed::of(self).computed.contains(&view.definition.id) {
+                    let rows = crate::overlaid::rows(self, view).map_err(crate::provider::outside)?;
+                    return Ok(Some(fixed_table(view.columns.clone(), rows)));
                 }
                 self.versioned(view.definition.id, &view.versioned, view.columns.clone())
             }

@@ -177,3 +177,36 @@ def test_a_group_out_of_range_is_told_of_and_comes_back(db, name):
     db.execute(f"DELETE FROM {name} WHERE id IN (3, 4)")
     assert sorted(db.execute(f"SELECT g, s, n FROM {name}_v").fetchall()) == [(1, int(big), 1), (2, 5, 1)]
     assert errors(db, f"{name}_v") == []
+
+
+def test_a_filter_guards_what_it_is_of(db, name):
+    db.execute(f"CREATE TABLE {name} (g INT, x INT)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT g, count(*) AS n, sum(100 / x) FILTER (WHERE x <> 0) AS s, count(DISTINCT 100 / x) FILTER (WHERE x > 0) AS d FROM {name} GROUP BY g")
+    db.execute(f"INSERT INTO {name} VALUES (1, 0), (1, 5)")
+    assert db.execute(f"SELECT g, n, s, d FROM {name}_v").fetchall() == [(1, 2, 20, 1)]
+    assert errors(db, f"{name}_v") == []
+
+
+def test_an_argument_that_a_function_does_not_take_is_its_rows_error(db, name):
+    db.execute(f"CREATE TABLE {name} (n INT)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT chr(n) AS c FROM {name}")
+    db.execute(f"INSERT INTO {name} VALUES (65), (-1)")
+    assert db.execute(f"SELECT c FROM {name}_v").fetchall() == [("A",)]
+    assert [n for _, _, n in errors(db, f"{name}_v")] == [1]
+
+
+def test_in_a_block_a_view_leaves_out_what_it_leaves_out_outside(db, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, b INT)")
+    db.execute(f"INSERT INTO {name} VALUES (1, 0), (2, 1)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT id, 10 / b AS q FROM {name}")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT count(*) AS n FROM {name}_v")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_top AS SELECT id, b FROM {name} ORDER BY b LIMIT 2")
+    with db.transaction():
+        db.execute(f"INSERT INTO {name} VALUES (3, 2), (4, 0)")
+        assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall()) == [(2, 10), (3, 5)]
+        assert db.execute(f"SELECT count(*) FROM {name}_v").fetchall() == [(2,)]
+        assert db.execute(f"SELECT n FROM {name}_w").fetchall() == [(2,)]
+        assert sorted(db.execute(f"SELECT id FROM {name}_top").fetchall()) == [(1,), (4,)]
+    assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall()) == [(2, 10), (3, 5)]
+    assert db.execute(f"SELECT n FROM {name}_w").fetchall() == [(2,)]
+    assert sorted(db.execute(f"SELECT id FROM {name}_top").fetchall()) == [(1,), (4,)]

@@ -166,3 +166,12 @@ def test_a_promised_command_that_is_not_built_says_so(command):
 def test_a_closed_stdin_does_not_matter(here):
     done = subprocess.run([binary(), "run", "-e", "SELECT 1 AS x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "TERM": "dumb"})
     assert done.stdout == '{"x":1}\n' and done.stderr == ""
+
+
+@pytest.mark.parametrize("options", [[], ["--changes"]])
+@pytest.mark.parametrize("query", ["SELECT 10 / n AS q FROM s", "SELECT a.n FROM s a JOIN s b ON a.n = b.n AND 1 / b.n > a.n", "SELECT sum(10 / n) AS q FROM s"])
+def test_a_row_that_a_query_fails_on_is_an_error_and_not_left_out(tmp_path, query, options):
+    (tmp_path / "r.ndjson").write_text('{"n":1}\n{"n":0}\n')
+    script = f"CREATE SOURCE s (n INT) WITH (connector = 'file', format = 'json', path = 'r.ndjson'); {query}"
+    done = cenote("run", *options, "-e", script, cwd=tmp_path)
+    assert done.returncode == 1 and "division by zero" in done.stderr, done

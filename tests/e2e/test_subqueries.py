@@ -354,3 +354,43 @@ def test_a_subquery_whose_rows_change_from_call_to_call_is_refused(db, name):
     with pytest.raises(psycopg.Error) as raised:
         db.execute(f"SELECT * FROM (SELECT random() AS r FROM {name}) o WHERE EXISTS (SELECT 1 FROM {name} WHERE id > o.r GROUP BY id HAVING count(*) > o.r)")
     assert raised.value.sqlstate == "0A000"
+
+
+@pytest.mark.parametrize("query, rows", [
+    ("SELECT id FROM {t} t WHERE EXISTS (SELECT v FROM {a} a WHERE a.id = t.id INTERSECT SELECT v FROM {b} b WHERE b.id = t.id)", [(1,)]),
+    ("SELECT id FROM {t} t WHERE NOT EXISTS (SELECT v FROM {a} a WHERE a.id = t.id EXCEPT SELECT v FROM {b} b WHERE b.id = t.id)", [(1,), (3,)]),
+])
+def test_null_is_null_in_correlated_set_operations(db, name, query, rows):
+    t, a, b = f"{name}_t", f"{name}_a", f"{name}_b"
+    db.execute(f"CREATE TABLE {t} (id INT); CREATE TABLE {a} (id INT, v INT); CREATE TABLE {b} (id INT, v INT)")
+    db.execute(f"INSERT INTO {t} VALUES (1), (2), (3)")
+    db.execute(f"INSERT INTO {a} VALUES (1, NULL), (2, 5)")
+    db.execute(f"INSERT INTO {b} VALUES (1, NULL), (2, 6)")
+    assert sorted(db.execute(query.format(t=t, a=a, b=b)).fetchall()) == rows
+
+
+@pytest.mark.parametrize("query, rows", [
+    ("SELECT x.b FROM {x} x WHERE (SELECT sum(y.c) FROM {u} y WHERE y.a >= x.a HAVING count(*) > 0) = x.c", []),
+    ("SELECT x.b FROM {x} x WHERE (SELECT max(y.c) FROM {u} y WHERE y.a = x.a HAVING count(*) > 0) = x.c", []),
+    ("SELECT x.b FROM {x} x, LATERAL (SELECT y.c AS e FROM {u} y WHERE y.a >= x.a) z WHERE z.e = x.c", []),
+    ("SELECT x.b, z.f FROM {x} x LEFT JOIN LATERAL (SELECT x.c AS e, 7 AS f) z ON z.e = x.c", [(5, None), (6, 7)]),
+    ("SELECT x.b FROM {x} x WHERE 1 NOT IN (SELECT (SELECT 7 FROM {u} u WHERE u.a = 99) FROM {x} y)", []),
+    ("SELECT w.b FROM (SELECT b, (SELECT 7 FROM {u} u WHERE u.a = 99) AS e FROM {x}) w WHERE w.e IS NULL", [(5,), (6,)]),
+])
+def test_a_null_is_no_value(db, name, query, rows):
+    x, u = f"{name}_x", f"{name}_u"
+    db.execute(f"CREATE TABLE {x} (a INT, b INT, c INT); CREATE TABLE {u} (a INT, c INT)")
+    db.execute(f"INSERT INTO {x} VALUES (1, 5, NULL), (3, 6, 2)")
+    db.execute(f"INSERT INTO {u} VALUES (1, NULL)")
+    query = query.format(x=x, u=u)
+    assert sorted(db.execute(query).fetchall()) == rows
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {query}")
+    assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall()) == rows
+
+
+def test_distinct_values_of_no_rows_are_none(db, name):
+    db.execute(f"CREATE TABLE {name} (a INT, b INT)")
+    db.execute(f"INSERT INTO {name} VALUES (1, 1), (2, NULL)")
+    assert db.execute(f"SELECT count(DISTINCT b) FROM {name} WHERE b = 3").fetchall() == [(0,)]
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT count(DISTINCT b) AS n FROM {name} WHERE b = 3")
+    assert db.execute(f"VERIFY MATERIALIZED VIEW {name}_v").fetchall() == []

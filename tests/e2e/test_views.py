@@ -174,3 +174,15 @@ def test_views_in_a_block_show_its_own_writes(server, db, name):
     assert db.execute(f"SELECT * FROM {name}_w").fetchall() == [(0, None)]
     db.execute("ROLLBACK")
     assert db.execute(f"SELECT * FROM {name}_w").fetchall() == [(1, 100)]
+
+
+def test_a_common_table_expression_of_the_reader_is_not_the_views_table(db, name):
+    db.execute(f"CREATE TABLE {name} (x INT)")
+    db.execute(f"INSERT INTO {name} VALUES (1)")
+    db.execute(f"CREATE VIEW {name}_p AS SELECT {name}.x FROM {name}")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT sum({name}.x) AS x FROM {name}")
+    for view in (f"{name}_p", f"{name}_v"):
+        assert db.execute(f"WITH {name} AS (SELECT 42 AS x) SELECT v.x, c.x FROM {view} v, {name} c").fetchall() == [(1, 42)]
+    with db.transaction():
+        db.execute(f"INSERT INTO {name} VALUES (2)")
+        assert db.execute(f"WITH {name} AS (SELECT 42 AS x) SELECT x FROM {name}_v").fetchall() == [(3,)]

@@ -24,7 +24,7 @@ impl<'scope> Site<'scope> {
         stream: PacketStream<'scope>,
         program: Arc<dyn RowProgram>,
     ) -> (PacketStream<'scope>, Option<PacketStream<'scope>>) {
-        if program.is_fallible() {
+        if self.keeps_errors && program.is_fallible() {
             let (rows, errors) = self.fallible_map(node, stream, program);
             (rows, Some(errors))
         } else {

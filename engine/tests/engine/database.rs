@@ -32,6 +32,7 @@ pub struct View {
     pub plan: ViewPlan,
     pub status: Arc<ViewStatus>,
     pub table: Arc<VersionedTable>,
+    pub errors: Option<Arc<VersionedTable>>,
     pub since: Epoch,
 }
 
@@ -133,7 +134,11 @@ impl Database {
     pub fn prepare_view(&mut self, plan: ViewPlan) -> (CollectionId, NewView) {
         let (id, status) = (self.new_id(), Arc::<ViewStatus>::default());
         let table = self.new_table(plan.table.clone(), self.engine.workers());
+        let errors = plan
+            .errors_table()
+            .map(|errors| self.new_table(errors, self.engine.workers()));
         let view = View {
+            errors: errors.clone(),
             plan: plan.clone(),
             status: status.clone(),
             table: table.clone(),
@@ -145,9 +150,7 @@ impl Database {
             NewView {
                 id,
                 meters: Arc::new(ViewMeters::new(plan.nodes.len())),
-                errors: plan
-                    .errors_table()
-                    .map(|errors| self.new_table(errors, self.engine.workers())),
+                errors,
                 plan,
                 status,
                 table,

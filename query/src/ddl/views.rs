@@ -22,6 +22,15 @@ const VIEW_HISTORY_BYTES: usize = 32 << 20;
 /// The same in `cenote run`, whose own printer is the subscriber.
 const RUN_HISTORY_BYTES: usize = 1 << 30;
 
+/// What becomes of a row that an expression fails on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnRowError {
+    /// It is left out, and its error kept: a view.
+    Keep,
+    /// The whole fails: a query that only runs as a view does.
+    Fail,
+}
+
 impl Database {
     /// CREATE VIEW and CREATE MATERIALIZED VIEW. The caller holds the catalog's lock.
     ///
@@ -184,7 +193,7 @@ impl Database {
                 return self.failed_view(definition, error);
             }
         };
-        let started = self.launch(definition, plan, None).await?;
+        let started = self.launch(definition, plan, None, OnRowError::Keep).await?;
         if let Err(error) = started.status.wait_live().await {
             tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
         }
@@ -229,7 +238,7 @@ impl Database {
     ) -> Result<Arc<MaterializedView>> {
         let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
         let plan = self.view_plan(&definition).await?;
-        let started = self.launch(definition, plan, Some(ddl)).await?;
+        let started = self.launch(definition, plan, Some(ddl), OnRowError::Keep).await?;
         let live = tokio::select! {
             biased;
             _ = abandoned => Err(canceled()),
@@ -250,6 +259,7 @@ impl Database {
         definition: ViewDefinition,
         plan: ViewPlan,
         ddl: Option<Vec<u8>>,
+        on_row_error: OnRowError,
     ) -> Result<Arc<MaterializedView>> {
         plan.check()?;
         let reads: Vec<CollectionId> = plan
@@ -273,7 +283,12 @@ impl Database {
             VIEW_HISTORY_BYTES
         };
         let table = |schema| Arc::new(VersionedTable::new(schema, workers, true, retention.clone(), history));
-        let (versioned, errors) = (table(plan.table.clone()), plan.errors_table().map(table));
+        let (versioned, errors) = (
+            table(plan.table.clone()),
+            plan.errors_table()
+                .filter(|_| on_row_error == OnRowError::Keep)
+                .map(table),
+        );
         let meters = Arc::new(ViewMeters::new(plan.nodes.len()));
         let status = Arc::new(ViewStatus::default());
         let new = NewView {

@@ -7,7 +7,7 @@ use super::flatten::{Domain, Flat, Flattening, joined};
 use super::outer::{as_outer, as_seen_within, has_subquery};
 use super::{Rewrite, column_of};
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::expr_fn::{count, first_value, max};
@@ -112,14 +112,27 @@ fn equal_to(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Logi
 /// The subqueries of which a row makes `value IN` unknown where it is not true.
 fn unknown(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Vec<LogicalPlan>> {
     let mut found = Vec::new();
-    if subquery.subquery.schema().field(0).is_nullable() {
+    // To the planner a scalar subquery is NULL only if its values can be, though it may have no row.
+    let has_scalars = subquery.subquery.exists(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= holds_scalar(expr)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(found)
+    })?;
+    if has_scalars || subquery.subquery.schema().field(0).is_nullable() {
         found.push(with_condition(subquery, |own| own.is_null())?);
     }
-    if value.nullable(schema)? {
+    if holds_scalar(value)? || value.nullable(schema)? {
         let value = as_seen_within(value.clone(), schema)?;
         found.push(with_condition(subquery, |_| value.is_null())?);
     }
     Ok(found)
+}
+
+fn holds_scalar(expr: &Expr) -> Result<bool> {
+    expr.exists(|inner| Ok(matches!(inner, Expr::ScalarSubquery(_))))
 }
 
 /// An EXISTS of a plan.

@@ -272,7 +272,7 @@ impl Flattening<'_> {
             right.plan,
             join.join_type,
             on,
-            !never_null,
+            !never_null || join.null_equality == NullEquality::NullEqualsNull,
             conjunction(conditions),
         )?;
         match join.join_type {

@@ -167,7 +167,9 @@ fn value(array: &ArrayRef, row: usize, field: Field, of: Of, is_part: bool, name
             of_moment(micros, field).filter(|_| field != Field::Zone || of == Of::StampTz)
         }
         Of::Date => {
-            let micros = array.as_primitive::<Date32Type>().value(row) as i64 * DAY_MICROS;
+            let days = array.as_primitive::<Date32Type>().value(row) as i64;
+            let beyond = || failed("22008", "date out of range for timestamp");
+            let micros = days.checked_mul(DAY_MICROS).ok_or_else(beyond)?;
             // EXTRACT knows dates, `date_part` makes timestamps of them.
             of_moment(micros, field).filter(|_| field != Field::Zone && (is_part || !is_of_time(field)))
         }

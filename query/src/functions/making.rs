@@ -108,7 +108,9 @@ fn date_of(year: i32, month: i32, day: i32) -> Result<i64> {
 fn stamp_of(fields: &[i32], seconds: f64) -> Result<i64> {
     let days = date_of(fields[0], fields[1], fields[2])?;
     let micros = days.checked_mul(DAY_MICROS).ok_or_else(|| out_of_range("timestamp"))?;
-    Ok(micros + time_of(fields[3], fields[4], seconds)?)
+    micros
+        .checked_add(time_of(fields[3], fields[4], seconds)?)
+        .ok_or_else(|| out_of_range("timestamp"))
 }
 
 fn make_date(a: &[ArrayRef]) -> Result<ArrayRef> {
@@ -135,6 +137,11 @@ fn make_interval(a: &[ArrayRef]) -> Result<ArrayRef> {
             .get(6)
             .map_or(0.0, |seconds| seconds.as_primitive::<Float64Type>().value(row));
         let micros = (seconds * 1_000_000.0).round_ties_even();
+        // Not so for NaN either.
+        let is_held = micros.abs() < i64::MAX as f64;
+        if !is_held {
+            return Err(out_of_range("interval"));
+        }
         let nanos = (whole(4, row) * 3600 + whole(5, row) * 60) * 1_000_000_000 + micros as i128 * 1000;
         span(
             whole(0, row) * 12 + whole(1, row),

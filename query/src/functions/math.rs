@@ -273,7 +273,8 @@ fn whole_quotients(a: &[ArrayRef]) -> Result<ArrayRef> {
     let quotient = |(x, y): (&Option<i256>, &Option<i256>)| match (x, y) {
         (Some(_), Some(y)) if *y == i256::ZERO => Err(failed("22012", "division by zero")),
         (Some(x), Some(y)) => {
-            let held = x.wrapping_div(*y).to_i128();
+            let is_numeric = |value: &i128| value.unsigned_abs() < 10u128.pow(38);
+            let held = x.wrapping_div(*y).to_i128().filter(is_numeric);
             let overflow = || crate::arithmetic::out_of_range("value overflows numeric format");
             Ok(Some(held.ok_or_else(overflow)?))
         }

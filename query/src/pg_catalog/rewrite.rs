@@ -106,6 +106,11 @@ impl VisitorMut for Expressions {
                     *expr = list_of(query);
                 }
             }
+            Expr::Function(function) if is_named(function, "generate_subscripts") => {
+                if let Some(subscripts) = subscripts_of(function) {
+                    *expr = subscripts;
+                }
+            }
             Expr::Function(function) if is_named(function, "set_config") => {
                 // Assigned already, by the session: what is left is the value.
                 if let FunctionArguments::List(list) = &function.args
@@ -123,6 +128,22 @@ impl VisitorMut for Expressions {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `generate_subscripts(list, 1)` in terms of functions that are there. The vectors of PostgreSQL's catalog count from 0, its
+/// arrays from 1.
+fn subscripts_of(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) = list.args.first()? else {
+        return None;
+    };
+    let name = of.to_string();
+    let column = name.rsplit('.').next().unwrap_or_default().trim_matches('"');
+    let first = usize::from(!["indkey", "indclass", "indcollation", "indoption", "proargtypes"].contains(&column));
+    let sql = format!("unnest(range({first}, array_length({of}, 1)::bigint + {first}))");
+    crate::parse::parse_expression(&sql).ok().map(|parsed| parsed.expr)
 }
 
 fn is_named(function: &Function, name: &str) -> bool {

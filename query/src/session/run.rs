@@ -7,6 +7,7 @@
 use super::{Session, passes_rows, stream_plan};
 use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
+use crate::ddl::OnRowError;
 use crate::error::{from_datafusion, unsupported};
 use crate::outcome::Outcome;
 use crate::plan::bind;
@@ -138,7 +139,10 @@ impl Session {
             columns: names,
             materialized: true,
         };
-        let running = self.database.launch(definition, lowered, None).await?;
+        let running = self
+            .database
+            .launch(definition, lowered, None, OnRowError::Fail)
+            .await?;
         running.status.wait_live().await?;
         Ok(running)
     }
