@@ -81,7 +81,8 @@ impl Rewrite {
             return Ok(Transformed::yes(self.lateral(join.clone(), inner)?));
         }
         if !node_has_subquery(&node)? {
-            return Ok(Transformed::no(node));
+            // What is below may be NULL where the planner took a scalar subquery to have a row.
+            return node.recompute_schema().map(Transformed::yes);
         }
         let rewritten = match node {
             LogicalPlan::Filter(filter) => self.filter(filter)?,

@@ -376,6 +376,7 @@ def test_null_is_null_in_correlated_set_operations(db, name, query, rows):
     ("SELECT x.b, z.f FROM {x} x LEFT JOIN LATERAL (SELECT x.c AS e, 7 AS f) z ON z.e = x.c", [(5, None), (6, 7)]),
     ("SELECT x.b FROM {x} x WHERE 1 NOT IN (SELECT (SELECT 7 FROM {u} u WHERE u.a = 99) FROM {x} y)", []),
     ("SELECT w.b FROM (SELECT b, (SELECT 7 FROM {u} u WHERE u.a = 99) AS e FROM {x}) w WHERE w.e IS NULL", [(5,), (6,)]),
+    ("SELECT w.b FROM (SELECT b, (SELECT 7 FROM {u} u WHERE u.a = 99) AS e FROM {x}) w WHERE w.e NOT IN (SELECT 1)", []),
 ])
 def test_a_null_is_no_value(db, name, query, rows):
     x, u = f"{name}_x", f"{name}_u"

@@ -53,6 +53,9 @@ impl Session {
             )
             .attempt("use --changes to print every change as it happens"));
         }
+        if let Some(error) = running.status.failure() {
+            return Err(error.clone());
+        }
         self.database.check_view(&running)?;
         let epoch = self.database.epoch();
         let pin = self.database.engine().retention().pin(epoch)?;
@@ -82,8 +85,14 @@ impl Session {
         let running = self.prepare_query(&state, &plan).await?;
         let columns = shown_columns(&plan);
         self.start_sources(&sources).await?;
-        let database = self.database.clone();
-        let end = async move { Ok(database.wait_for_bounded_sources().await?.then(|| database.epoch())) };
+        let (database, ended) = (self.database.clone(), running.status.clone());
+        let end = async move {
+            let is_end = database.wait_for_bounded_sources().await?;
+            match ended.failure() {
+                Some(error) => Err(error.clone()),
+                None => Ok(is_end.then(|| database.epoch())),
+            }
+        };
         let from = Some(running.created.previous());
         let (table, status) = (running.versioned.clone(), running.status.clone());
         let lost = Box::pin(async move { status.wait_failure().await });
