@@ -12,3 +12,11 @@ mod pgtext;
 #[allow(dead_code, unused_imports, missing_docs)]
 mod pgtype;
 pub mod wal;
+
+/// What the sources of `query` take of its `types`, which stand on DataFusion: NUMERIC without precision.
+mod types {
+    use arrow::datatypes::DataType;
+
+    pub(crate) const OPEN_SCALE: i8 = 18;
+    pub(crate) const OPEN_NUMERIC: DataType = DataType::Decimal128(38, OPEN_SCALE);
+}
