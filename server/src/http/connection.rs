@@ -123,6 +123,10 @@ impl Door {
     }
 }
 
+/// Bytes of a request's line and headers; more is answered with 431. Without a bound of its own, how much a read happens to
+/// bring decides whether a head that is too large is seen as such.
+const HEAD_BYTES_MAX: usize = 256 << 10;
+
 async fn serve_connection(
     stream: TcpStream,
     router: Router,
@@ -133,7 +137,10 @@ async fn serve_connection(
         tracing::debug!("cannot configure a connection: {error}");
     }
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(read_timeout);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(read_timeout)
+        .max_header_size(HEAD_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
