@@ -12,6 +12,7 @@
 //! Rewritten expressions keep their names, by which the nodes above know them.
 
 mod mixed;
+mod outers;
 pub(crate) mod patterns;
 pub(crate) mod sets;
 
@@ -48,7 +49,15 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan
         .transform_up_with_subqueries(|node| sets::of_columns(node, false))?
         .data;
-    let rewritten = plan.transform_up_with_subqueries(|node| {
+    typed(plan)
+}
+
+/// The rules from the tables upwards, and from a query to the subqueries that take its columns.
+fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_down_up(outers::left_first, |node| {
+        let outer = merge_schema(&node.inputs());
+        let node = node.map_subqueries(|subquery| Ok(Transformed::yes(typed(outers::retyped(subquery, &outer)?)?)))?;
+        let node = node.data;
         // The counts of LIMIT and OFFSET have a type of their own.
         if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) {
             return Ok(Transformed::no(node));
