@@ -63,6 +63,9 @@ const WRONG_FOR_ALL: [&str; 2] = ["eliminate_group_by_constant", "single_distinc
 /// sides may have; and take a column that a filter fixes to have one value, even where no row passes.
 const WRONG_PHYSICAL: [&str; 3] = ["FilterPushdown", "FilterPushdown(Post)", "aggregate_statistics"];
 
+/// The last physical rule, which refuses plans that cannot run.
+const SANITY_CHECK: &str = "SanityCheckPlan";
+
 /// The database as one statement reads it.
 #[derive(Clone)]
 pub(crate) struct ReadView {
@@ -111,6 +114,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_default_features()
         .with_type_planner(Arc::new(PostgresTypes))
         .with_expr_planners(expr_planners())
+        .with_relation_planners(vec![Arc::new(crate::dependencies::Relations)])
         .with_optimizer_rules(rules_for_all())
         .with_physical_optimizer_rules(physical_rules())
         .build();
@@ -144,13 +148,16 @@ fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
 /// The optimiser rules of ad-hoc queries.
 fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
-    crate::null_equality::kept_apart(rules.filter(|rule| !WRONG_FOR_ALL.contains(&rule.name())))
+    let rules = crate::null_equality::kept_apart(rules.filter(|rule| !WRONG_FOR_ALL.contains(&rule.name())));
+    crate::dependencies::without(rules)
 }
 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let rules = rules.filter(|rule| !WRONG_PHYSICAL.contains(&rule.name()));
-    rules.chain([crate::ordered::rule()]).collect()
+    let (checks, rules): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.name() == SANITY_CHECK);
+    let own = [crate::resorted::rule(), crate::ordered::rule()];
+    rules.into_iter().chain(own).chain(checks).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.
