@@ -163,6 +163,11 @@ impl ExactFloatSum {
         self.specials.is_none() && self.finite.trimmed().1.is_empty()
     }
 
+    /// Whether no NaN and no infinity is in the sum.
+    pub fn is_finite(&self) -> bool {
+        self.specials.is_none()
+    }
+
     /// The net count of NaN values.
     pub fn nan_count(&self) -> i64 {
         self.specials.as_deref().map_or(0, |counts| counts.nan)

@@ -108,6 +108,14 @@ def test_sums_of_floats_that_overflow(db, name):
     assert math.isclose(db.execute(f"SELECT s FROM {name}_v").fetchone()[0], 1e308)
     with pytest.raises(psycopg.errors.NumericValueOutOfRange):
         db.execute("SELECT sum(x) FROM (VALUES (1e308::float8), (1e308::float8)) z(x)")
+    db.execute(f"INSERT INTO {name} VALUES (1e308)")
+    assert db.execute(f"SELECT s FROM {name}_v").fetchall() == []
+    assert db.execute(f"SELECT sqlstate FROM cenote_catalog.errors WHERE source = '{name}_v'").fetchall() == [("22003",)]
+    db.execute(f"INSERT INTO {name} VALUES ('Infinity')")
+    assert db.execute(f"SELECT s FROM {name}_v").fetchall() == [(math.inf,)]
+    db.execute(f"DELETE FROM {name} WHERE x = 'Infinity'")
+    db.execute(f"INSERT INTO {name} VALUES (-1e308)")
+    assert math.isclose(db.execute(f"SELECT s FROM {name}_v").fetchone()[0], 1e308)
 
 
 @pytest.mark.parametrize("like, state", [("'a%' ESCAPE 'xy'", "22025"), ("'a#' ESCAPE '#'", "22025"), ("s ESCAPE '#'", "0A000")])

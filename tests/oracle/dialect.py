@@ -10,7 +10,7 @@ is brought together:
 | `sum(bigint)` | numeric | hugeint | expected as numeric of scale 0 |
 | `sum(int)` | bigint | hugeint | expected as bigint |
 | `avg(int or numeric)` | numeric | double | DuckDB gives sum and count; compared to the digits that came back |
-| `sum`, `avg` of doubles | depends on order; too large is an error | depends on order | Cenote's rule: the exact sum, rounded once, an infinity when too large; DuckDB gives the list |
+| `sum`, `avg` of doubles | depends on order; too large is an error | depends on order | Cenote's rule: the exact sum, rounded once; none is generated that is too large; DuckDB gives the list |
 | variances and deviations | numeric of exact numbers; of doubles they depend on order | double | DuckDB gives the list; computed exactly, compared as averages are |
 | order inside `array_agg`, `string_agg` | open where ORDER BY leaves it so | open | Cenote's rule: by value, NULLs last; DuckDB is told (PostgreSQL is not) |
 | order of NULLs | last, first when DESC | last | always written out in DuckDB |

@@ -94,10 +94,11 @@ def _numeric(rng, kind, wide):
 def _float(rng, kind, wide):
     if not wide:
         return rng.choice([-0.0, 0.0]) if rng.random() < 0.1 else rng.randint(-400, 400) / 4 if rng.random() < 0.6 else rng.randint(-3, 3) / 2
+    # The largest are such that a thousand of them still sum within the type: a sum beyond it is an error.
     if kind.bits == 32:
-        return rng.choice([-0.0, 0.0, 1e-45, 3.4028234663852886e38, -3.4028234663852886e38, 1e-37, 0.1, float("nan"), float("inf"),
+        return rng.choice([-0.0, 0.0, 1e-45, 1e35, -1e35, 1e-37, 0.1, float("nan"), float("inf"),
                            -float("inf"), 16777217.0])
-    return rng.choice([-0.0, 0.0, 1.7976931348623157e308, 1e16, -1e16, 0.1, 0.2, 1e-300, 1e300, 5e-324, float("nan"), float("inf"),
+    return rng.choice([-0.0, 0.0, 1e305, 1e16, -1e16, 0.1, 0.2, 1e-300, 1e300, 5e-324, float("nan"), float("inf"),
                        -float("inf"), 1.0, rng.uniform(-1e6, 1e6), 2.0**53])
 
 

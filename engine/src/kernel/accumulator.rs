@@ -251,7 +251,7 @@ impl Accumulator {
                 groups.iter().map(|g| counts[*g as usize]).collect::<Int64Array>(),
             )),
             State::Extreme { .. } => self.extremes(groups),
-            State::Float { sums, counts } => Ok(self.float_results(groups, sums, counts)),
+            State::Float { sums, counts } => self.float_results(groups, sums, counts),
             State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts, *scale),
             State::Spread(spread) => spread.results(groups, &self.call),
             State::Elements => self.elements(groups),
@@ -279,34 +279,34 @@ impl Accumulator {
         array_of(&found, &self.call.output)
     }
 
-    fn float_results(&self, groups: &[u32], sums: &[ExactFloatSum], counts: &[i64]) -> ArrayRef {
+    /// Sums and means of floats; one beyond the largest float is an error where no infinity went into it.
+    fn float_results(&self, groups: &[u32], sums: &[ExactFloatSum], counts: &[i64]) -> Result<ArrayRef> {
         let average = self.call.function == AggregateFunction::Avg;
-        let states = groups
-            .iter()
-            .map(|group| (&sums[*group as usize], counts[*group as usize]));
-        if self.call.output == DataType::Float32 {
-            let value = |sum: &ExactFloatSum, count: i64| match average {
-                true => (sum.value() / count as f64) as f32,
-                false => sum.value_f32(),
+        let is_real = self.call.output == DataType::Float32;
+        let value = |group: &u32| {
+            let (sum, count) = (&sums[*group as usize], counts[*group as usize]);
+            if count == 0 {
+                return Ok(None);
+            }
+            let value = match (average, is_real) {
+                (true, _) => sum.value() / count as f64,
+                (false, true) => sum.value_f32() as f64,
+                (false, false) => sum.value(),
             };
-            return Arc::new(
-                states
-                    .map(|(sum, count)| (count != 0).then(|| value(sum, count)))
-                    .collect::<Float32Array>(),
-            );
-        }
-        let value = |sum: &ExactFloatSum, count: i64| {
-            if average {
-                sum.value() / count as f64
-            } else {
-                sum.value()
+            match value.is_infinite() && sum.is_finite() {
+                true => Err(out_of_range(self.call.function)),
+                false => Ok(Some(value)),
             }
         };
-        Arc::new(
-            states
-                .map(|(sum, count)| (count != 0).then(|| value(sum, count)))
-                .collect::<Float64Array>(),
-        )
+        let values = groups.iter().map(value);
+        Ok(match is_real {
+            true => Arc::new(
+                values
+                    .map(|value| Ok(value?.map(|value| value as f32)))
+                    .collect::<Result<Float32Array>>()?,
+            ),
+            false => Arc::new(values.collect::<Result<Float64Array>>()?),
+        })
     }
 
     fn exact_results(&self, groups: &[u32], sums: &WideSums, counts: &[i64], scale: i8) -> Result<ArrayRef> {

@@ -60,8 +60,7 @@ impl FloatTotal {
             (false, DataType::Float32) => sum.value_f32() as f64,
             (false, _) => sum.value(),
         };
-        let specials = sum.nan_count() + sum.positive_infinity_count() + sum.negative_infinity_count();
-        if value.is_infinite() && specials == 0 {
+        if value.is_infinite() && sum.is_finite() {
             return Err(out_of_range("value out of range: overflow"));
         }
         Ok(value)
