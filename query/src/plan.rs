@@ -113,7 +113,9 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_expr_planners(expr_planners())
         .with_optimizer_rules(rules_for_all())
         .with_physical_optimizer_rules(physical_rules())
+        .with_query_planner(Arc::new(crate::ordered::planning::OrderedPlanning))
         .build();
+    state.add_analyzer_rule(Arc::new(crate::ordered::GuardedArguments));
     state.add_analyzer_rule(Arc::new(crate::decorrelate::SubqueriesAsJoins));
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
