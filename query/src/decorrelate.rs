@@ -38,8 +38,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::optimizer::AnalyzerRule;
 use outer::has_subquery;
-pub(crate) use values::has_one_row_at_most;
 use std::sync::Arc;
+pub(crate) use values::has_one_row_at_most;
 
 /// Puts joins in the place of subqueries.
 #[derive(Debug)]

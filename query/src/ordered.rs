@@ -8,6 +8,7 @@
 //! CASE and coalesce: DataFusion's own do as much. What can fail: [`crate::fallible`].
 
 mod guards;
+mod join_filters;
 pub(crate) mod planning;
 
 use crate::fallible::physical_can_fail;
@@ -50,6 +51,7 @@ pub(crate) fn ordered(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Ar
 }
 
 pub(crate) use guards::GuardedArguments;
+pub(crate) use join_filters::kept_in_order;
 
 /// The rule that orders the conditions of an ad-hoc query's filters and projections.
 pub(crate) fn rule() -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
@@ -90,7 +92,12 @@ fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
     let exprs: Vec<ProjectionExpr> = projection
         .expr()
         .iter()
-        .map(|one| Ok(ProjectionExpr::new(ordered(one.expr.clone(), &schema)?, one.alias.clone())))
+        .map(|one| {
+            Ok(ProjectionExpr::new(
+                ordered(one.expr.clone(), &schema)?,
+                one.alias.clone(),
+            ))
+        })
         .collect::<Result<_>>()?;
     let is_same = |(one, other): (&ProjectionExpr, &ProjectionExpr)| Arc::ptr_eq(&one.expr, &other.expr);
     if exprs.iter().zip(projection.expr()).all(is_same) {

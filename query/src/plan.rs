@@ -152,6 +152,7 @@ fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let rules = rules.filter(|rule| !WRONG_PHYSICAL.contains(&rule.name()));
+    let rules = rules.map(crate::ordered::kept_in_order);
     rules.chain([crate::ordered::rule()]).collect()
 }
 

@@ -1,7 +1,11 @@
-//! AND and OR in the aggregates, joins, windows and sorts of ad-hoc queries: said with CASE, whose branches DataFusion
-//! computes for their rows alone.
+//! AND and OR in the aggregates, joins, windows and sorts of ad-hoc queries.
 //!
-//! It is the last step before operators are made: no rule of the optimiser sees these CASEs, or turns them back.
+//! What an aggregate, a window or a sort takes is computed in a projection below it ([`hoist`]), where [`super::ordered`]
+//! keeps the order. In the condition of a join it is said with CASE, whose branches DataFusion computes for their rows alone.
+//!
+//! It is the last step before operators are made: no rule of the optimiser sees it, or turns it back.
+
+mod hoist;
 
 use crate::fallible::can_fail;
 use async_trait::async_trait;
@@ -36,12 +40,15 @@ impl QueryPlanner for OrderedPlanning {
 }
 
 fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    if !matches!(
-        node,
-        LogicalPlan::Aggregate(_) | LogicalPlan::Join(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_)
-    ) {
-        return Ok(Transformed::no(node));
+    match node {
+        LogicalPlan::Join(_) => with_cases(node),
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => hoist::hoisted(node),
+        other => Ok(Transformed::no(other)),
     }
+}
+
+/// A node whose conditions are CASEs where the order matters.
+fn with_cases(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
     let names = NamePreserver::new(&node);
     node.map_expressions(|expr| {
