@@ -13,7 +13,8 @@
 //! 3. It runs once types are coerced and before arithmetic is checked, so what is made here is checked too.
 //!
 //! # Not here
-//! Which columns are of a query outside ([`outer`]); the subquery computed for a domain ([`flatten`]).
+//! Which columns are of a query outside ([`outer`]); the subquery computed for a domain ([`flatten`]); what stands before a
+//! subquery and keeps it from being computed ([`guards`]).
 //!
 //! # Source
 //! Neumann and Kemper, "Unnesting Arbitrary Queries", BTW 2015.
@@ -22,6 +23,7 @@ mod attach;
 mod conditions;
 mod flatten;
 mod groups;
+mod guards;
 mod joins;
 mod limits;
 mod outer;
@@ -60,6 +62,8 @@ impl AnalyzerRule for SubqueriesAsJoins {
 struct Rewrite {
     /// How many relations were named.
     named: usize,
+    /// Whether the plan is of a guarded subquery: those inside it are computed only for its rows.
+    is_guarded: bool,
 }
 
 impl Rewrite {
@@ -86,7 +90,7 @@ impl Rewrite {
             return node.recompute_schema().map(Transformed::yes);
         }
         let rewritten = match node {
-            LogicalPlan::Filter(filter) => self.filter(filter)?,
+            LogicalPlan::Filter(filter) => self.filter(filter, false)?,
             LogicalPlan::Join(join) => self.join(join)?,
             other if other.inputs().len() == 1 => self.one_input(other)?,
             other => return Err(unsupported(format!("a subquery in {}", other.display()))),

@@ -39,18 +39,6 @@ const TOTAL_FUNCTIONS: [&str; 14] = [
     "upper",
 ];
 
-/// Aggregates that have a value for all rows.
-const TOTAL_AGGREGATES: [&str; 8] = [
-    "bool_and",
-    "bool_or",
-    "count",
-    "first_value",
-    "grouping",
-    "last_value",
-    "max",
-    "min",
-];
-
 /// Whether an expression can fail, its subqueries not looked at.
 ///
 /// # Arguments
@@ -72,7 +60,8 @@ fn fails_itself(expr: &Expr, schema: &DFSchema) -> bool {
             _ => true,
         },
         Expr::ScalarFunction(call) => !TOTAL_FUNCTIONS.contains(&call.name()),
-        Expr::AggregateFunction(call) => !TOTAL_AGGREGATES.contains(&call.func.name()) && !sums_integers(call, schema),
+        // What they are over may fail; that their own result is too great is left to the group it is of.
+        Expr::AggregateFunction(_) | Expr::WindowFunction(_) => false,
         Expr::Alias(_)
         | Expr::Column(_)
         | Expr::OuterReferenceColumn(_, _)
@@ -99,16 +88,6 @@ fn fails_itself(expr: &Expr, schema: &DFSchema) -> bool {
         | Expr::SetComparison(_) => false,
         _ => true,
     }
-}
-
-/// Sums of whole numbers have types with room for all rows that there can be.
-fn sums_integers(call: &datafusion::logical_expr::expr::AggregateFunction, schema: &DFSchema) -> bool {
-    let sums = matches!(call.func.name(), "sum" | "avg");
-    let argument = call.params.args.first().map(|argument| match argument {
-        Expr::Cast(cast) => cast.expr.get_type(schema),
-        other => other.get_type(schema),
-    });
-    sums && matches!(argument, Some(Ok(DataType::Int16 | DataType::Int32 | DataType::Int64)))
 }
 
 /// Whether computing a plan can fail for some of its rows, or for their number, subqueries included.

@@ -50,7 +50,7 @@ pub(crate) fn ordered(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Ar
     Ok(rewritten.data)
 }
 
-pub(crate) use guards::GuardedArguments;
+pub(crate) use guards::{GuardedArguments, fails};
 pub(crate) use join_filters::kept_in_order;
 
 /// The rule that orders the conditions of an ad-hoc query's filters and projections.
