@@ -454,7 +454,14 @@ impl<'a> Attaching<'a> {
 
     /// Joins values to the rows, at most one to each.
     fn attach(&mut self, right: LogicalPlan, on: Vec<(Expr, Expr)>, null_safe: bool) -> Result<()> {
-        self.current = joined(self.current.clone(), right, JoinType::Left, on, null_safe, None)?;
+        self.current = super::bounded(joined(
+            self.current.clone(),
+            right,
+            JoinType::Left,
+            on,
+            null_safe,
+            None,
+        )?)?;
         Ok(())
     }
 }

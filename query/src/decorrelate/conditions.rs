@@ -5,7 +5,7 @@ use super::flatten::{filtered, joined};
 use super::outer::{as_outer, has_subquery};
 use super::pull::{equality, pull};
 use super::{Rewrite, column_of, only_columns};
-use crate::fallible::can_fail;
+use crate::fallible::{can_fail, plan_can_fail};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinType};
 use datafusion::error::Result;
@@ -37,6 +37,7 @@ impl Rewrite {
         let (plain, others) = in_order(parts, &schema)?;
         let mut is_behind = is_behind || !plain.is_empty();
         let mut current = filtered((*filter.input).clone(), plain)?;
+        let base = current.clone();
         let mut values = Vec::new();
         for part in others {
             if !values.is_empty() {
@@ -46,7 +47,8 @@ impl Rewrite {
             match Quantified::of(part)? {
                 Ok(quantified) => {
                     for (subquery, negated) in quantified.tests(current.schema())? {
-                        current = self.keep_if_exists(current, &subquery, negated, is_behind)?;
+                        current = self.keep_if_exists(current, &base, &subquery, negated, is_behind)?;
+                        current = super::bounded(current)?;
                     }
                     is_behind = true;
                 }
@@ -65,9 +67,14 @@ impl Rewrite {
     }
 
     /// The rows for which a subquery has rows, or has none.
+    ///
+    /// # Arguments
+    /// - `base`: the rows before any other subquery was asked about them: a domain that cannot fail is of these, so that it
+    ///   does not hold the joins of the others.
     fn keep_if_exists(
         &mut self,
         rows: LogicalPlan,
+        base: &LogicalPlan,
         subquery: &LogicalPlan,
         negated: bool,
         is_behind: bool,
@@ -93,7 +100,12 @@ impl Rewrite {
             self.is_guarded = before;
             return self.keep_if_matched(rows, base?, pulled.conditions, kind);
         }
-        let (domain, flat) = self.flattened(subquery, &rows, is_behind.then_some(&[]))?;
+        let source = if is_behind && plan_can_fail(subquery)? {
+            &rows
+        } else {
+            base
+        };
+        let (domain, flat) = self.flattened(subquery, source, is_behind.then_some(&[]))?;
         let columns: Vec<Expr> = flat.columns.into_iter().map(Expr::Column).collect();
         let right = LogicalPlan::Projection(Projection::try_new(columns.clone(), Arc::new(flat.plan))?);
         joined(rows, right, kind, domain.pairs(columns), !flat.never_null, None)

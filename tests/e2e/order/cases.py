@@ -104,12 +104,12 @@ WHOLE = [
     "SELECT id FROM ord_t t WHERE (b <> 0 AND 12 / b = 6) OR (b <> 0 AND 12 / b = 12)",
     "SELECT count(*) AS n FROM ord_t t LEFT JOIN ord_u u ON t.b <> 0 AND u.y > t.b AND u.y / t.b > 0",
     "SELECT max(CASE WHEN b <> 0 AND 12 / b > 1 THEN id END) AS m, min(CASE WHEN b = 0 OR 12 / b > 1 THEN id END) AS n FROM ord_t",
-    "SELECT t.id, l.q FROM ord_t t, LATERAL (SELECT CASE WHEN t.b <> 0 THEN (SELECT max(s.x / t.b) FROM ord_s s) END AS q) l",
     "SELECT t.id, (SELECT sum(CASE WHEN s.x <> 0 THEN (SELECT max(u.y / s.x) FROM ord_u u) END) FROM ord_s s WHERE s.id = t.id) AS q FROM ord_t t",
     "SELECT id, CASE WHEN b = 0 THEN -1 WHEN (SELECT max(s.x / t.b) FROM ord_s s) > 3 THEN (SELECT min(s.x / t.b) FROM ord_s s) ELSE 5 END AS q FROM ord_t t",
     "SELECT id FROM ord_t t WHERE CASE WHEN (SELECT count(*) FROM ord_s s WHERE s.id = t.id) = 2 THEN (SELECT 12 / min(s.x) FROM ord_s s WHERE s.id = t.id) > 0 END",
 ]
 WHOLE_AD_HOC = [
+    "SELECT count(*) AS n FROM ord_t t WHERE " + " AND ".join(f"EXISTS (SELECT s.id FROM ord_s s WHERE s.x > t.b GROUP BY s.id HAVING count(*) > {-n})" for n in range(40)),
     "SELECT id, sum(12 / b) FILTER (WHERE b <> 0) OVER (ORDER BY id) AS s FROM ord_t",
     "SELECT id, sum(CASE WHEN b <> 0 AND 12 / b > 1 THEN 1 ELSE 0 END) OVER (ORDER BY b <> 0 AND 12 / b > 1, id) AS s FROM ord_t",
     "SELECT id FROM ord_t ORDER BY b <> 0 AND 12 / b > 1, id",

@@ -84,7 +84,7 @@ impl Computed {
     }
 
     /// # Arguments
-    /// - `sorts`: rows are put in order by the expressions; DataFusion does not know a CASE that can fail for itself there.
+    /// - `sorts`: rows are put in order by the expressions; DataFusion does not always know a CASE for itself there.
     ///
     /// # Returns
     /// Whether one became a column.
@@ -126,7 +126,7 @@ fn has_order(expr: &Expr, schema: &DFSchema, sorts: bool) -> Result<bool> {
                 right,
                 ..
             }) => can_fail(right, schema),
-            Expr::Case(_) => sorts && can_fail(part, schema),
+            Expr::Case(_) => sorts,
             _ => false,
         };
         Ok(match found {
