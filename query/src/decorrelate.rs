@@ -13,7 +13,8 @@
 //! 3. It runs once types are coerced and before arithmetic is checked, so what is made here is checked too.
 //!
 //! # Not here
-//! Which columns are of a query outside ([`outer`]); the subquery computed for a domain ([`flatten`]).
+//! Which columns are of a query outside ([`outer`]); the subquery computed for a domain ([`flatten`]); what stands before a
+//! subquery and keeps it from being computed ([`guards`]).
 //!
 //! # Source
 //! Neumann and Kemper, "Unnesting Arbitrary Queries", BTW 2015.
@@ -22,6 +23,7 @@ mod attach;
 mod conditions;
 mod flatten;
 mod groups;
+mod guards;
 mod joins;
 mod limits;
 mod outer;
@@ -31,7 +33,7 @@ mod values;
 
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -39,6 +41,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::optimizer::AnalyzerRule;
 use outer::has_subquery;
 use std::sync::Arc;
+pub(crate) use values::has_one_row_at_most;
+
+/// Nodes of a plan, subqueries included, that a statement may need.
+const NODES_MAX: usize = 5000;
 
 /// Puts joins in the place of subqueries.
 #[derive(Debug)]
@@ -59,6 +65,8 @@ impl AnalyzerRule for SubqueriesAsJoins {
 struct Rewrite {
     /// How many relations were named.
     named: usize,
+    /// Whether the plan is of a guarded subquery: those inside it are computed only for its rows.
+    is_guarded: bool,
 }
 
 impl Rewrite {
@@ -85,12 +93,12 @@ impl Rewrite {
             return node.recompute_schema().map(Transformed::yes);
         }
         let rewritten = match node {
-            LogicalPlan::Filter(filter) => self.filter(filter)?,
+            LogicalPlan::Filter(filter) => self.filter(filter, false)?,
             LogicalPlan::Join(join) => self.join(join)?,
             other if other.inputs().len() == 1 => self.one_input(other)?,
             other => return Err(unsupported(format!("a subquery in {}", other.display()))),
         };
-        Ok(Transformed::yes(rewritten))
+        Ok(Transformed::yes(bounded(rewritten)?))
     }
 
     /// A node over one input, which gets the values of its subqueries as further columns.
@@ -116,11 +124,34 @@ impl Rewrite {
     }
 }
 
+/// The plan, if it has not too many nodes.
+///
+/// # Errors
+/// 54001: it has; the domains of its subqueries repeat the rows that these are computed for.
+fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut nodes = 0;
+    plan.apply(|_| {
+        nodes += 1;
+        Ok(match nodes > NODES_MAX {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    if nodes <= NODES_MAX {
+        return Ok(plan);
+    }
+    let message = format!("cannot plan query: its subqueries make a plan of more than {NODES_MAX} nodes");
+    let error = Error::new(ErrorKind::Invalid, "SQL-0322", message).sqlstate("54001");
+    Err(crate::provider::outside(error.attempt(
+        "fewer subqueries in one statement: join their tables, or give parts of the query views of their own",
+    )))
+}
+
 fn node_has_subquery(node: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     node.apply_expressions(|expr| {
         found |= has_subquery(expr)?;
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
 }

@@ -22,6 +22,7 @@ mod error;
 mod expand;
 mod explain;
 mod extremes;
+mod fallible;
 mod figures;
 mod functions;
 mod gathered;

@@ -198,9 +198,12 @@ impl Lowering {
     }
 
     /// Keeps rows. Parts of an AND are steps of their own: whether `b <> 0 AND a / b > 1` fails must not depend on
-    /// which rows come in one batch.
+    /// which rows come in one batch. Those that cannot fail are the first, as the optimiser may have moved them back.
     fn filter(&mut self, mut input: Lowered, predicate: &Expr) -> Result<Lowered> {
-        for part in split_conjunction(predicate) {
+        let (last, first): (Vec<&Expr>, Vec<&Expr>) = split_conjunction(predicate)
+            .into_iter()
+            .partition(|part| crate::fallible::can_fail(part, &input.schema));
+        for part in first.into_iter().chain(last) {
             let expr = physical(part, &input.schema)?;
             let schema = self.schema_of(input.node);
             input.node = self.add_steps(input.node, Step::Filter(expr), schema);
@@ -260,8 +263,10 @@ impl Lowering {
 
     /// Adds a step, fused with the steps of a map below it.
     fn add_steps(&mut self, input: NodeId, step: Step, schema: SchemaRef) -> NodeId {
+        let mut is_fallible = step.can_fail(&self.schema_of(input));
         let (input, mut steps) = match &self.nodes[input] {
             Node::Map { input: below, program } => {
+                is_fallible |= program.is_fallible();
                 match (program.as_ref() as &dyn std::any::Any).downcast_ref::<Program>() {
                     Some(program) => (*below, program.steps.clone()),
                     None => (input, Vec::new()),
@@ -272,7 +277,11 @@ impl Lowering {
         steps.push(step);
         self.add(Node::Map {
             input,
-            program: Arc::new(Program { steps, schema }),
+            program: Arc::new(Program {
+                steps,
+                schema,
+                is_fallible,
+            }),
         })
     }
 
@@ -374,7 +383,7 @@ impl RecordOfNothing {
 fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     check_allowed(expr)?;
     create_physical_expr(expr, schema, &ExecutionProps::new())
-        .and_then(crate::ordered::ordered)
+        .and_then(|expr| crate::ordered::ordered(expr, schema.as_arrow()))
         .map_err(crate::error::from_datafusion)
 }
 

@@ -1,11 +1,17 @@
 //! AND and OR from left to right: the right side is computed for those rows alone that the left side does not decide.
 //!
 //! DataFusion computes both sides for all rows of a batch, so that `b <> 0 AND a / b > 1` fails on a row that the left
-//! side refuses. [`ordered`] replaces the operators whose right side can fail, in views and in ad-hoc queries.
+//! side refuses. [`ordered`] replaces the operators whose right side can fail: in all expressions of views, and in the
+//! filters and projections of ad-hoc queries. In the other nodes of these, [`planning`] says them with CASE.
 //!
 //! # Not here
-//! CASE and coalesce: DataFusion's own do as much.
+//! CASE and coalesce: DataFusion's own do as much. What can fail: [`crate::fallible`].
 
+mod guards;
+mod join_filters;
+pub(crate) mod planning;
+
+use crate::fallible::physical_can_fail;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::{and_kleene, is_not_null, not, or_kleene};
 use arrow::datatypes::{DataType, Schema};
@@ -14,9 +20,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
-};
+use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion::physical_expr::{conjunction, split_conjunction};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
@@ -26,11 +31,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// An expression whose ANDs and ORs go from left to right where it matters.
-pub(crate) fn ordered(expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+///
+/// # Arguments
+/// - `schema`: the columns of the rows that it is computed of.
+pub(crate) fn ordered(expr: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
     let rewritten = expr.transform_up(|expr| {
         let found = expr.downcast_ref::<BinaryExpr>();
         let found = found.filter(|binary| matches!(binary.op(), Operator::And | Operator::Or));
-        Ok(match found.filter(|binary| can_fail(binary.right())) {
+        Ok(match found.filter(|binary| physical_can_fail(binary.right(), schema)) {
             Some(binary) => Transformed::yes(Arc::new(Ordered {
                 left: binary.left().clone(),
                 is_and: *binary.op() == Operator::And,
@@ -42,22 +50,8 @@ pub(crate) fn ordered(expr: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExp
     Ok(rewritten.data)
 }
 
-/// Whether an expression is more than comparisons of columns and constants.
-fn can_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let is_safe = match expr.downcast_ref::<BinaryExpr>() {
-        Some(binary) => binary.op().supports_propagation() || matches!(binary.op(), Operator::And | Operator::Or),
-        None => {
-            expr.is::<Column>()
-                || expr.is::<Literal>()
-                || expr.is::<NotExpr>()
-                || expr.is::<IsNullExpr>()
-                || expr.is::<IsNotNullExpr>()
-                || expr.is::<InListExpr>()
-                || expr.is::<LikeExpr>()
-        }
-    };
-    !is_safe || expr.children().into_iter().any(can_fail)
-}
+pub(crate) use guards::{GuardedArguments, fails};
+pub(crate) use join_filters::kept_in_order;
 
 /// The rule that orders the conditions of an ad-hoc query's filters and projections.
 pub(crate) fn rule() -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
@@ -83,7 +77,8 @@ impl PhysicalOptimizerRule for OrderedConditions {
 
 fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        let predicate = ordered(filter.predicate().clone())?;
+        let schema = filter.input().schema();
+        let predicate = ordered(safe_first(filter.predicate(), &schema), &schema)?;
         if Arc::ptr_eq(&predicate, filter.predicate()) {
             return Ok(Transformed::no(plan));
         }
@@ -93,10 +88,16 @@ fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
     let Some(projection) = plan.downcast_ref::<ProjectionExec>() else {
         return Ok(Transformed::no(plan));
     };
+    let schema = projection.input().schema();
     let exprs: Vec<ProjectionExpr> = projection
         .expr()
         .iter()
-        .map(|one| Ok(ProjectionExpr::new(ordered(one.expr.clone())?, one.alias.clone())))
+        .map(|one| {
+            Ok(ProjectionExpr::new(
+                ordered(one.expr.clone(), &schema)?,
+                one.alias.clone(),
+            ))
+        })
         .collect::<Result<_>>()?;
     let is_same = |(one, other): (&ProjectionExpr, &ProjectionExpr)| Arc::ptr_eq(&one.expr, &other.expr);
     if exprs.iter().zip(projection.expr()).all(is_same) {
@@ -104,6 +105,22 @@ fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
     }
     let rewritten = ProjectionExec::try_new(exprs, projection.input().clone())?;
     Ok(Transformed::yes(Arc::new(rewritten)))
+}
+
+/// A condition whose parts that cannot fail are the first, as the optimiser may have moved them back.
+fn safe_first(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Arc<dyn PhysicalExpr> {
+    let parts = split_conjunction(predicate);
+    let is_sorted = parts.iter().map(|part| physical_can_fail(part, schema)).is_sorted();
+    if is_sorted {
+        return predicate.clone();
+    }
+    let (last, first): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| physical_can_fail(part, schema));
+    conjunction(first.into_iter().chain(last).cloned())
+}
+
+/// Whether an expression is an AND or OR of this module.
+pub(crate) fn is_ordered(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.is::<Ordered>()
 }
 
 /// AND or OR whose right side is computed where it decides.

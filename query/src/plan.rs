@@ -117,7 +117,9 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_relation_planners(vec![Arc::new(crate::dependencies::Relations)])
         .with_optimizer_rules(rules_for_all())
         .with_physical_optimizer_rules(physical_rules())
+        .with_query_planner(Arc::new(crate::ordered::planning::OrderedPlanning))
         .build();
+    state.add_analyzer_rule(Arc::new(crate::ordered::GuardedArguments));
     state.add_analyzer_rule(Arc::new(crate::decorrelate::SubqueriesAsJoins));
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
@@ -156,8 +158,9 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let rules = rules.filter(|rule| !WRONG_PHYSICAL.contains(&rule.name()));
     let (checks, rules): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.name() == SANITY_CHECK);
+    let rules = rules.into_iter().map(crate::ordered::kept_in_order);
     let own = [crate::resorted::rule(), crate::ordered::rule()];
-    rules.into_iter().chain(own).chain(checks).collect()
+    rules.chain(own).chain(checks).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.

@@ -5,11 +5,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use cenote_engine::plan::{Predicate, RowProgram};
 use cenote_statestore::{Changes, Result};
-use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
-};
+use datafusion::physical_expr::expressions::Column;
 use std::sync::Arc;
 
 /// One step of a program.
@@ -35,6 +32,8 @@ pub(crate) struct Projection {
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     pub(crate) schema: SchemaRef,
+    /// Whether there can be a row that a step fails on.
+    pub(crate) is_fallible: bool,
 }
 
 impl RowProgram for Program {
@@ -43,10 +42,7 @@ impl RowProgram for Program {
     }
 
     fn is_fallible(&self) -> bool {
-        self.steps.iter().any(|step| match step {
-            Step::Filter(expr) => can_fail(expr),
-            Step::Project(projection) => projection.exprs.iter().any(can_fail),
-        })
+        self.is_fallible
     }
 
     fn run(&self, mut changes: Changes) -> Result<Changes> {
@@ -74,6 +70,17 @@ impl RowProgram for Program {
             }
         });
         steps.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Step {
+    /// Whether there can be a row that it fails on.
+    pub(crate) fn can_fail(&self, input: &SchemaRef) -> bool {
+        let fails = |expr| crate::fallible::physical_can_fail(expr, input);
+        match self {
+            Step::Filter(expr) => fails(expr),
+            Step::Project(projection) => projection.exprs.iter().any(fails),
+        }
     }
 }
 
@@ -129,41 +136,6 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef
         .map_err(crate::error::from_datafusion)
 }
 
-/// Whether there can be a row that an expression fails on. Columns, constants, comparisons and what joins them cannot
-/// fail; anything else is taken to.
-fn can_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    let own = match expr.downcast_ref::<BinaryExpr>() {
-        Some(binary) => !(binary.op().is_logic_operator() || compares(binary.op())),
-        None => !is_total(expr),
-    };
-    own || expr.children().into_iter().any(can_fail)
-}
-
-fn compares(operator: &Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
-}
-
-/// Whether an expression has a value whatever those below it are.
-fn is_total(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.is::<Column>()
-        || expr.is::<Literal>()
-        || expr.is::<NotExpr>()
-        || expr.is::<IsNullExpr>()
-        || expr.is::<IsNotNullExpr>()
-        || expr.is::<InListExpr>()
-        || expr.is::<CaseExpr>()
-}
-
 /// Floats as keys: one zero, one NaN.
 fn canonical(column: ArrayRef) -> ArrayRef {
     match column.data_type() {
@@ -183,18 +155,22 @@ fn canonical(column: ArrayRef) -> ArrayRef {
 
 /// A join's residual condition.
 #[derive(Debug)]
-pub(crate) struct Condition(pub(crate) Arc<dyn PhysicalExpr>);
+pub(crate) struct Condition {
+    pub(crate) expr: Arc<dyn PhysicalExpr>,
+    /// Whether there can be a pair of rows that it fails on.
+    pub(crate) is_fallible: bool,
+}
 
 impl Predicate for Condition {
     fn is_fallible(&self) -> bool {
-        can_fail(&self.0)
+        self.is_fallible
     }
 
     fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray> {
-        Ok(evaluate(&self.0, rows)?.as_boolean().clone())
+        Ok(evaluate(&self.expr, rows)?.as_boolean().clone())
     }
 
     fn describe(&self) -> String {
-        self.0.to_string()
+        self.expr.to_string()
     }
 }

@@ -170,7 +170,8 @@ fn compile(plan: &LogicalPlan, definitions: &[CheckDefinition]) -> Result<Checks
         }
         let expr = datafusion::prelude::cast(expr, DataType::Boolean);
         let expr = simplifier.simplify(expr).map_err(from_datafusion)?;
-        let condition = create_physical_expr(&expr, schema, &ExecutionProps::new()).and_then(crate::ordered::ordered);
+        let condition = create_physical_expr(&expr, schema, &ExecutionProps::new())
+            .and_then(|expr| crate::ordered::ordered(expr, schema.as_arrow()));
         let condition = condition.map_err(from_datafusion)?;
         let name = definition.name.clone();
         checks.push(Check { name, condition });

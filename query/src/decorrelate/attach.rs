@@ -6,12 +6,13 @@
 use super::flatten::{Domain, Flat, Flattening, joined};
 use super::outer::{as_outer, as_seen_within, has_subquery};
 use super::{Rewrite, column_of};
+use crate::fallible::plan_can_fail;
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value, max};
-use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::expr::{Case, Exists, InSubquery, ScalarFunction, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, Subquery, binary_expr, lit,
     when,
@@ -135,18 +136,6 @@ fn holds_scalar(expr: &Expr) -> Result<bool> {
     expr.exists(|inner| Ok(matches!(inner, Expr::ScalarSubquery(_))))
 }
 
-/// An EXISTS of a plan.
-fn exists(plan: LogicalPlan) -> Expr {
-    Expr::Exists(Exists {
-        subquery: Subquery {
-            outer_ref_columns: plan.all_out_ref_exprs(),
-            subquery: Arc::new(plan),
-            spans: Default::default(),
-        },
-        negated: false,
-    })
-}
-
 fn null() -> Expr {
     Expr::Literal(ScalarValue::Boolean(None), None)
 }
@@ -158,16 +147,50 @@ pub(super) struct Attaching<'a> {
     base: LogicalPlan,
     /// The rows with what was attached; as many, in the same places.
     pub(super) current: LogicalPlan,
-    known: Vec<(Expr, Expr)>,
+    /// What was attached, with the guards it was computed behind.
+    known: Vec<(Expr, Option<Vec<Expr>>, Expr)>,
+    /// Conditions on the rows for which values are needed; `None`: there is nothing before them, not even a condition that
+    /// the rows have passed.
+    guards: Option<Vec<Expr>>,
 }
 
 impl<'a> Attaching<'a> {
     pub(super) fn over(rewrite: &'a mut Rewrite, rows: LogicalPlan) -> Attaching<'a> {
         Attaching {
+            guards: rewrite.is_guarded.then(Vec::new),
             rewrite,
             base: rows.clone(),
             current: rows,
             known: Vec::new(),
+        }
+    }
+
+    /// Values for the rows that guards let through.
+    pub(super) fn behind(rewrite: &'a mut Rewrite, rows: LogicalPlan, guards: Vec<Expr>) -> Attaching<'a> {
+        Attaching {
+            guards: Some(guards),
+            ..Attaching::over(rewrite, rows)
+        }
+    }
+
+    /// Conditions that must all hold, one behind the other.
+    pub(super) fn all(&mut self, conditions: Vec<Expr>) -> Result<Vec<Expr>> {
+        let before = self.guards.clone();
+        let mut made = Vec::new();
+        for condition in conditions {
+            let value = self.replaced(condition, true)?;
+            self.guard(value.clone().is_not_false());
+            made.push(value);
+        }
+        self.guards = before;
+        Ok(made)
+    }
+
+    /// Adds a condition to the guards. One whose value changes with every call guards nothing.
+    fn guard(&mut self, condition: Expr) {
+        let guards = self.guards.get_or_insert_default();
+        if !condition.is_volatile() {
+            guards.push(condition);
         }
     }
 
@@ -176,30 +199,90 @@ impl<'a> Attaching<'a> {
     /// # Arguments
     /// - `null_is_false`: it is a condition, of which NULL is as good as false.
     pub(super) fn replaced(&mut self, expr: Expr, null_is_false: bool) -> Result<Expr> {
+        if !has_subquery(&expr)? {
+            return Ok(expr);
+        }
         match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right })
-                if null_is_false && matches!(op, Operator::And | Operator::Or) =>
-            {
-                let (left, right) = (self.replaced(*left, true)?, self.replaced(*right, true)?);
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if matches!(op, Operator::And | Operator::Or) => {
+                let before = self.guards.clone();
+                let left = self.replaced(*left, null_is_false)?;
+                self.guard(match op {
+                    Operator::And => left.clone().is_not_false(),
+                    _ => left.clone().is_not_true(),
+                });
+                let right = self.replaced(*right, null_is_false)?;
+                self.guards = before;
                 Ok(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right))))
             }
             Expr::InSubquery(test) if null_is_false && !test.negated && !has_subquery(&test.expr)? => {
                 let plan = equal_to(&test.expr, &test.subquery, self.current.schema())?;
                 self.mark(&plan)
             }
-            other => Ok(other.transform_up(|part| self.part(part))?.data),
+            Expr::Case(case) => self.case(case),
+            Expr::ScalarFunction(call) if call.name() == "coalesce" => self.coalesce(call),
+            other => {
+                let within = other.map_children(|child| Ok(Transformed::yes(self.replaced(child, false)?)))?;
+                self.part(within.data)
+            }
         }
     }
 
-    fn part(&mut self, part: Expr) -> Result<Transformed<Expr>> {
+    /// The branches of a CASE, each behind the conditions before it.
+    fn case(&mut self, case: Case) -> Result<Expr> {
+        let before = self.guards.clone();
+        let inner = |this: &mut Self, expr: Box<Expr>| Ok::<_, DataFusionError>(Box::new(this.replaced(*expr, false)?));
+        let base = case.expr.map(|base| inner(self, base)).transpose()?;
+        let mut branches = Vec::new();
+        for (when, then) in case.when_then_expr {
+            let when = inner(self, when)?;
+            let is_taken = match &base {
+                Some(base) => base.as_ref().clone().eq(when.as_ref().clone()),
+                None => when.as_ref().clone(),
+            };
+            let open = self.guards.clone();
+            self.guard(is_taken.clone().is_true());
+            let then = inner(self, then)?;
+            self.guards = open;
+            self.guard(is_taken.is_not_true());
+            branches.push((when, then));
+        }
+        let last = case.else_expr.map(|last| inner(self, last)).transpose()?;
+        self.guards = before;
+        Ok(Expr::Case(Case::new(base, branches, last)))
+    }
+
+    /// The arguments of coalesce(), each behind the NULLs before it.
+    fn coalesce(&mut self, mut call: ScalarFunction) -> Result<Expr> {
+        let before = self.guards.clone();
+        for argument in &mut call.args {
+            *argument = self.replaced(std::mem::take(argument), false)?;
+            self.guard(argument.clone().is_null());
+        }
+        self.guards = before;
+        Ok(Expr::ScalarFunction(call))
+    }
+
+    /// A subquery as a column; other expressions as they are.
+    fn part(&mut self, part: Expr) -> Result<Expr> {
         if !matches!(
             part,
             Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
         ) {
-            return Ok(Transformed::no(part));
+            return Ok(part);
         }
-        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == part) {
-            return Ok(Transformed::yes(known.clone()));
+        // What was computed behind fewer guards is there for more rows.
+        let guards = match crate::ordered::fails(&part, self.current.schema())? {
+            true => self.guards.clone(),
+            false => None,
+        };
+        let reaches = |known: &Option<Vec<Expr>>| match (known, &guards) {
+            (None, _) => true,
+            (Some(known), Some(own)) => own.starts_with(known),
+            _ => false,
+        };
+        let mut known = self.known.iter();
+        if let Some((_, _, value)) = known.find(|(known, guards, _)| *known == part && reaches(guards)) {
+            return Ok(value.clone());
         }
         let value = match part.clone() {
             Expr::Exists(test) => {
@@ -214,8 +297,8 @@ impl<'a> Attaching<'a> {
             Expr::ScalarSubquery(subquery) => self.scalar(&subquery.subquery)?,
             other => other,
         };
-        self.known.push((part, value.clone()));
-        Ok(Transformed::yes(value))
+        self.known.push((part, guards, value.clone()));
+        Ok(value)
     }
 
     /// Whether a subquery has rows.
@@ -235,13 +318,11 @@ impl<'a> Attaching<'a> {
 
     fn is_in(&mut self, test: &InSubquery) -> Result<Expr> {
         let schema = self.current.schema().clone();
-        let equal = exists(equal_to(&test.expr, &test.subquery, &schema)?);
-        let mut value = when(equal, lit(true));
+        let mut value = when(self.mark(&equal_to(&test.expr, &test.subquery, &schema)?)?, lit(true));
         for plan in unknown(&test.expr, &test.subquery, &schema)? {
-            value.when(exists(plan), null());
+            value.when(self.mark(&plan)?, null());
         }
-        let value = value.otherwise(lit(false))?;
-        self.replaced(value, false)
+        value.otherwise(lit(false))
     }
 
     fn compared(&mut self, comparison: SetComparison) -> Result<Expr> {
@@ -259,10 +340,9 @@ impl<'a> Attaching<'a> {
             SetQuantifier::All => compared(own).is_false(),
         })?;
         let unknown = with_condition(&subquery, |own| compared(own).is_null())?;
-        let value = when(exists(deciding), lit(decided))
-            .when(exists(unknown), null())
-            .otherwise(lit(!decided))?;
-        self.replaced(value, false)
+        when(self.mark(&deciding)?, lit(decided))
+            .when(self.mark(&unknown)?, null())
+            .otherwise(lit(!decided))
     }
 
     fn scalar(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
@@ -332,8 +412,8 @@ impl<'a> Attaching<'a> {
 
     /// An aggregation grouped by the domain's columns: no row where it is over no rows.
     fn aggregation(&mut self, node: &LogicalPlan, aggregate: &Aggregate) -> Result<(Domain, Flat)> {
-        let rows = self.rows_for(node)?;
-        let domain = Domain::of(node, &rows)?;
+        let (rows, guards) = self.rows_for(node)?;
+        let domain = self.rewrite.domain(node, &rows, guards.as_deref())?;
         let flat = match domain.outer.is_empty() {
             true => Flat {
                 plan: node.clone(),
@@ -348,26 +428,40 @@ impl<'a> Attaching<'a> {
                 Flat { plan, ..flat }
             }
         };
-        let plan = self.rewrite.plan(flat.plan)?;
-        Ok((domain, Flat { plan, ..flat }))
+        let flat = self.rewrite.finished(flat, &domain)?;
+        Ok((domain, flat))
     }
 
     fn flattened(&mut self, subquery: &LogicalPlan) -> Result<(Domain, Flat)> {
-        let rows = self.rows_for(subquery)?;
-        self.rewrite.flattened(subquery, &rows)
+        let (rows, guards) = self.rows_for(subquery)?;
+        self.rewrite.flattened(subquery, &rows, guards.as_deref())
     }
 
-    /// The rows that a subquery takes its outer columns from: without what was attached, unless it needs that.
-    fn rows_for(&self, subquery: &LogicalPlan) -> Result<LogicalPlan> {
-        let outer = super::outer::outer_expressions(subquery)?;
-        let mut columns = outer.iter().flat_map(|expr| expr.column_refs());
+    /// The rows that a subquery takes its outer columns from, and the guards of these: without what was attached, unless one
+    /// needs that.
+    fn rows_for(&self, subquery: &LogicalPlan) -> Result<(LogicalPlan, Option<Vec<Expr>>)> {
+        let mut wanted = super::outer::outer_expressions(subquery)?;
+        let guards = match plan_can_fail(subquery)? {
+            true => self.guards.clone(),
+            false => None,
+        };
+        wanted.extend(guards.iter().flatten().cloned());
+        let mut columns = wanted.iter().flat_map(|expr| expr.column_refs());
         let suffices = columns.all(|column| self.base.schema().maybe_index_of_column(column).is_some());
-        Ok(if suffices { &self.base } else { &self.current }.clone())
+        let rows = if suffices { &self.base } else { &self.current };
+        Ok((rows.clone(), guards))
     }
 
     /// Joins values to the rows, at most one to each.
     fn attach(&mut self, right: LogicalPlan, on: Vec<(Expr, Expr)>, null_safe: bool) -> Result<()> {
-        self.current = joined(self.current.clone(), right, JoinType::Left, on, null_safe, None)?;
+        self.current = super::bounded(joined(
+            self.current.clone(),
+            right,
+            JoinType::Left,
+            on,
+            null_safe,
+            None,
+        )?)?;
         Ok(())
     }
 }
@@ -385,9 +479,9 @@ fn keyed(
     let named = named.map(|(index, column)| column_of(Expr::Column(column), relation, &format!("key_{index}")));
     let (mut exprs, keys): (Vec<Expr>, Vec<Column>) = named.unzip();
     exprs.extend(values);
-    let on = domain.outer.iter().cloned().zip(keys.into_iter().map(Expr::Column));
+    let on = domain.pairs(keys.into_iter().map(Expr::Column));
     let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
-    Ok((plan, on.collect()))
+    Ok((plan, on))
 }
 
 /// Each different row once.

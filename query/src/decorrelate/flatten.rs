@@ -7,9 +7,10 @@
 
 use super::limits::Range;
 use super::outer::{as_outer, has_subquery, in_expression, is_correlated, outer_expressions};
-use super::pull::{Pulled, equality, pull};
+use super::pull::{Pulled, equality};
 use super::{Rewrite, column_of, unsupported};
-use arrow::datatypes::{DataType, FieldRef};
+use crate::fallible::plan_can_fail;
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinConstraint, JoinType, NullEquality};
 use datafusion::error::Result;
@@ -17,7 +18,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Filter, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection,
-    SubqueryAlias, Union, Window,
+    SubqueryAlias, Union, Window, lit,
 };
 use std::sync::Arc;
 
@@ -37,6 +38,9 @@ pub(super) struct Domain {
     fields: Vec<FieldRef>,
     /// The outer rows.
     source: LogicalPlan,
+    /// Of a guarded subquery, which is computed for these rows alone: the conditions on them. The last expression is a
+    /// constant then, whose column tells that there is such a row.
+    guards: Option<Vec<Expr>>,
 }
 
 impl Domain {
@@ -56,7 +60,38 @@ impl Domain {
             fields: fields.collect::<Result<_>>()?,
             outer,
             source: rows.clone(),
+            guards: None,
         })
+    }
+
+    /// The domain of a subquery that is computed only where guards let a row through.
+    pub(super) fn guarded(mut self, guards: &[Expr]) -> Domain {
+        self.outer.push(lit(true));
+        self.fields
+            .push(Arc::new(Field::new("needed", DataType::Boolean, false)));
+        self.guards = Some(guards.to_vec());
+        self
+    }
+
+    /// Whether there is a row at all, of the same rows.
+    pub(super) fn existence(&self) -> Domain {
+        let none = Domain {
+            outer: Vec::new(),
+            fields: Vec::new(),
+            source: self.source.clone(),
+            guards: None,
+        };
+        none.guarded(self.guards.as_deref().unwrap_or_default())
+    }
+
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guards.is_some()
+    }
+
+    /// The outer expressions beside their columns, by which values are joined back to the rows.
+    pub(super) fn pairs(&self, columns: impl IntoIterator<Item = Expr>) -> Vec<(Expr, Expr)> {
+        let pairs = self.outer.iter().cloned().zip(columns);
+        pairs.filter(|(outer, _)| !matches!(outer, Expr::Literal(..))).collect()
     }
 
     fn position(&self, outer: &Expr) -> Option<usize> {
@@ -72,16 +107,18 @@ pub(super) struct Flattening<'a> {
 
 impl Flattening<'_> {
     pub(super) fn plan(&mut self, plan: &LogicalPlan) -> Result<Flat> {
-        if !is_correlated(plan)? {
+        if !self.needs_domain(plan)? {
             return self.for_each(plan);
         }
-        if let Some(pulled) = pull(plan)? {
+        if let Some(pulled) = self.pull(plan)? {
             return self.pulled(pulled);
         }
         match plan {
             LogicalPlan::Filter(filter) => {
                 let flat = self.plan(&filter.input)?;
-                let predicate = self.inside(filter.predicate.clone(), filter.input.schema(), &flat.columns)?;
+                let schema = filter.input.schema();
+                let predicate = self.in_turn(filter.predicate.clone(), schema, &flat.columns)?;
+                let predicate = self.inside(predicate, schema, &flat.columns)?;
                 let plan = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(flat.plan))?);
                 Ok(Flat { plan, ..flat })
             }
@@ -107,6 +144,7 @@ impl Flattening<'_> {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Window(window) => self.window(plan, window),
+            other if !is_correlated(other)? => self.for_each(other),
             other => Err(unsupported(format!(
                 "an outer column in {} of a subquery",
                 other.display()
@@ -117,6 +155,7 @@ impl Flattening<'_> {
     /// The domain's rows, under a name of their own.
     pub(super) fn rows(&mut self) -> Result<Flat> {
         let source = super::joins::domain_source(&self.domain.source)?;
+        let source = filtered(source, self.domain.guards.clone().unwrap_or_default())?;
         // Under names of their own: that of a cast is its column's. The same ones each time, so that a view keeps them once.
         let (values, given) = self.domain_columns("domain", self.domain.outer.clone());
         let values = LogicalPlan::Projection(Projection::try_new(values, Arc::new(source))?);
@@ -140,6 +179,11 @@ impl Flattening<'_> {
         named
             .map(|(index, (expr, field))| column_of(expr, relation, &format!("{}_{index}", field.name())))
             .unzip()
+    }
+
+    /// Whether a plan is not to be computed by itself.
+    pub(super) fn needs_domain(&self, plan: &LogicalPlan) -> Result<bool> {
+        Ok(is_correlated(plan)? || self.domain.is_guarded() && plan_can_fail(plan)?)
     }
 
     /// A plan that takes nothing from outside, once for each row of the domain.

@@ -2,8 +2,9 @@
 
 use super::attach::Attaching;
 use super::flatten::{Domain, Flat, Flattening, filtered, joined, pairs};
-use super::outer::{has_subquery, in_plan, is_correlated, outer_expressions};
+use super::outer::{has_subquery, in_plan, outer_expressions};
 use super::{Rewrite, only_columns, unsupported};
+use crate::fallible::can_fail;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ExprSchema, JoinConstraint, JoinType, NullEquality};
 use datafusion::error::Result;
@@ -74,8 +75,16 @@ fn widened(plan: &LogicalPlan) -> Result<LogicalPlan> {
 
 impl Rewrite {
     /// A subquery computed for all rows that it can be asked for.
-    pub(super) fn flattened(&mut self, subquery: &LogicalPlan, rows: &LogicalPlan) -> Result<(Domain, Flat)> {
-        let domain = Domain::of(subquery, rows)?;
+    ///
+    /// # Arguments
+    /// - `guards`: conditions on the rows, without which it is not computed.
+    pub(super) fn flattened(
+        &mut self,
+        subquery: &LogicalPlan,
+        rows: &LogicalPlan,
+        guards: Option<&[Expr]>,
+    ) -> Result<(Domain, Flat)> {
+        let domain = self.domain(subquery, rows, guards)?;
         let flat = match domain.outer.is_empty() {
             true => Flat {
                 plan: subquery.clone(),
@@ -87,8 +96,8 @@ impl Rewrite {
                 Flattening { rewrite, domain }.plan(subquery)?
             }
         };
-        let plan = self.plan(flat.plan)?;
-        Ok((domain, Flat { plan, ..flat }))
+        let flat = self.finished(flat, &domain)?;
+        Ok((domain, flat))
     }
 
     /// A join with an item that is computed for each row of the left side.
@@ -96,9 +105,8 @@ impl Rewrite {
         if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
             return Err(unsupported(format!("LATERAL in a {} JOIN", join.join_type)));
         }
-        let (domain, flat) = self.flattened(&inner, &join.left)?;
-        let columns: Vec<Expr> = flat.columns.into_iter().map(Expr::Column).collect();
-        let on: Vec<(Expr, Expr)> = domain.outer.into_iter().zip(columns).collect();
+        let (domain, flat) = self.flattened(&inner, &join.left, None)?;
+        let on = domain.pairs(flat.columns.into_iter().map(Expr::Column));
         let equal = join.on.into_iter().map(|(left, right)| left.eq(right));
         let condition = conjunction(equal.chain(join.filter));
         let left = (*join.left).clone();
@@ -114,22 +122,24 @@ impl Rewrite {
         let (mut left, mut right) = ((*join.left).clone(), (*join.right).clone());
         let parts = join.filter.clone().map(split_conjunction_owned).unwrap_or_default();
         for part in parts {
-            if !has_subquery(&part)? {
-                kept.push(part);
-            } else if join.join_type == JoinType::Inner {
+            let waits = !above.is_empty() && can_fail(&part, &join.schema);
+            if join.join_type == JoinType::Inner && (waits || has_subquery(&part)?) {
                 above.push(part);
+            } else if !has_subquery(&part)? {
+                kept.push(part);
             } else {
                 let columns = columns_of(&part)?;
-                let all_in = |plan: &LogicalPlan| {
-                    let mut columns = columns.iter();
-                    columns.all(|column| plan.schema().maybe_index_of_column(column).is_some())
-                };
+                let all_in = |plan: &LogicalPlan| has_all(plan, columns.iter());
                 let side = match (all_in(&join.right), all_in(&join.left)) {
                     (true, _) => &mut right,
                     (_, true) => &mut left,
                     _ => return self.of_both_sides(join),
                 };
-                let mut values = Attaching::over(self, side.clone());
+                let guards = kept
+                    .iter()
+                    .filter(|guard: &&Expr| has_all(side, guard.column_refs().into_iter()));
+                let guards = guards.map(|guard| guard.clone().is_not_false()).collect();
+                let mut values = Attaching::behind(self, side.clone(), guards);
                 kept.push(values.replaced(part, false)?);
                 *side = values.current;
             }
@@ -142,7 +152,10 @@ impl Rewrite {
         let null_safe = join.null_equality == NullEquality::NullEqualsNull;
         let plan = joined(left, right, join.join_type, join.on, null_safe, conjunction(kept))?;
         let plan = only_columns(plan, &join.schema)?;
-        self.plan(filtered(plan, above)?)
+        match filtered(plan, above)? {
+            LogicalPlan::Filter(filter) => self.filter(filter, true),
+            plan => Ok(plan),
+        }
     }
 
     /// An outer join with a subquery over columns of both sides in its condition: for each row of the side that is kept,
@@ -187,6 +200,10 @@ impl Rewrite {
     }
 }
 
+fn has_all<'a>(plan: &LogicalPlan, mut columns: impl Iterator<Item = &'a datafusion::common::Column>) -> bool {
+    columns.all(|column| plan.schema().maybe_index_of_column(column).is_some())
+}
+
 /// The columns that an expression and the subqueries in it take from the rows they are computed on.
 fn columns_of(expr: &Expr) -> Result<Vec<datafusion::common::Column>> {
     let mut columns: Vec<_> = expr.column_refs().into_iter().cloned().collect();
@@ -213,7 +230,12 @@ impl Flattening<'_> {
         if let Some(inner) = lateral(&join.right) {
             return self.lateral(join, inner);
         }
-        let (of_left, of_right) = (is_correlated(&join.left)?, is_correlated(&join.right)?);
+        let (left_keys, right_keys): (Vec<&Expr>, Vec<&Expr>) =
+            join.on.iter().map(|(left, right)| (left, right)).unzip();
+        let (of_left, of_right) = (
+            self.is_of(&join.left, &left_keys)?,
+            self.is_of(&join.right, &right_keys)?,
+        );
         match join.join_type {
             Inner | Left | LeftSemi | LeftAnti | LeftMark if !of_right => {
                 let flat = self.plan(&join.left)?;
@@ -231,6 +253,12 @@ impl Flattening<'_> {
         }
     }
 
+    /// Whether a side, or what the join computes of it, is not to be computed by itself.
+    fn is_of(&self, side: &LogicalPlan, keys: &[&Expr]) -> Result<bool> {
+        let fails = keys.iter().any(|key| can_fail(key, side.schema()));
+        Ok(self.needs_domain(side)? || self.domain.is_guarded() && fails)
+    }
+
     /// The join of sides of which one holds the domain.
     fn with_sides(&mut self, join: &Join, left: LogicalPlan, right: LogicalPlan, flat: Flat) -> Result<Flat> {
         let (on, filter) = self.condition(join, &flat)?;
@@ -244,10 +272,10 @@ impl Flattening<'_> {
         let local = join.left.schema().join(join.right.schema())?;
         let inside = |expr: &Expr| self.inside(expr.clone(), &local, &flat.columns);
         let on = join.on.iter().map(|(left, right)| Ok((inside(left)?, inside(right)?)));
-        Ok((
-            on.collect::<Result<_>>()?,
-            join.filter.as_ref().map(inside).transpose()?,
-        ))
+        let filter = join.filter.clone();
+        let filter = filter.map(|filter| self.in_turn(filter, &local, &flat.columns));
+        let filter = filter.transpose()?;
+        Ok((on.collect::<Result<_>>()?, filter.as_ref().map(inside).transpose()?))
     }
 
     /// The join of sides that hold the domain both.

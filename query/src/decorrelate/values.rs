@@ -40,7 +40,7 @@ pub(super) fn has_a_row(plan: &LogicalPlan) -> bool {
 }
 
 /// Whether a subquery has never more than one row.
-pub(super) fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
+pub(crate) fn has_one_row_at_most(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_one_row_at_most(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => has_one_row_at_most(&alias.input),

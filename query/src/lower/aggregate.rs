@@ -220,7 +220,7 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         }
         [argument] => {
             let argument = exact_argument(function, unalias(argument), input);
-            Some(below.position(&guarded(argument, params.filter.as_deref())))
+            Some(below.position(argument))
         }
         _ => return Err(not_supported(format!("{}() of several arguments", func.name()))),
     };
@@ -237,17 +237,6 @@ fn call_of(expr: &Expr, below: &mut Below, input: &DFSchema) -> Result<Call> {
         distinct: params.distinct && !extreme,
         elements: None,
     })
-}
-
-/// An argument that is computed only where the call's FILTER takes the row, as it may fail elsewhere.
-fn guarded(argument: &Expr, filter: Option<&Expr>) -> Expr {
-    match filter {
-        Some(filter) if !matches!(strip_cast(argument), Expr::Column(_) | Expr::Literal(..)) => {
-            let then = vec![(Box::new(filter.clone()), Box::new(argument.clone()))];
-            Expr::Case(datafusion::logical_expr::Case::new(None, then, None))
-        }
-        _ => argument.clone(),
-    }
 }
 
 /// A call over elements, whose columns are its arguments.

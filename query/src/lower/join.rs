@@ -47,7 +47,7 @@ impl Lowering {
         let (left_schema, right_schema) = (self.schema_of(left.node), self.schema_of(right.node));
         let pair = pair_schema(&left.schema, &right.schema)?;
         let residual = match &join.filter {
-            Some(filter) => Some(Arc::new(Condition(physical(filter, &pair)?)) as Arc<dyn Predicate>),
+            Some(filter) => Some(condition(filter, &pair)?),
             None => None,
         };
         let output = if kind.gives_pairs() {
@@ -118,6 +118,12 @@ impl Lowering {
         let names: DFSchema = df_schema(names)?;
         Ok((self.project(input, &exprs, &names, &computed)?, positions))
     }
+}
+
+fn condition(filter: &Expr, pair: &DFSchema) -> Result<Arc<dyn Predicate>> {
+    let expr = physical(filter, pair)?;
+    let is_fallible = crate::fallible::physical_can_fail(&expr, pair.as_arrow());
+    Ok(Arc::new(Condition { expr, is_fallible }))
 }
 
 /// Columns of a pair of rows, all nullable. Computed keys, which both sides may have, get names of their own.
