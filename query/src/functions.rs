@@ -221,6 +221,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     }
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
     state.register_udf(Arc::new(crate::casts::named::OpenNumeric::function()))?;
+    state.register_udf(Arc::new(crate::structs::Row::function()))?;
     for entry in entries() {
         let before = state.udf(entry.0).ok();
         state.register_udf(Arc::new(overloads::Function::udf(entry, before)))?;
