@@ -11,6 +11,8 @@
 //! | other STRUCT | by fields, NULL equal to NULL | by fields, NULL above all | all but MIN and MAX |
 //! | other arrays | by elements, NULL equal to NULL | in ORDER BY alone | all but MIN, MAX and DISTINCT in a call |
 //!
+//! NULLIF, GREATEST, LEAST and DISTINCT ON are refused over all of STRUCT.
+//!
 //! # Not here
 //! Wrapping what is compared by a value of another type: [`crate::zeros`].
 
@@ -76,8 +78,9 @@ pub(crate) fn refused(what: &str, name: &str) -> DataFusionError {
     let reason = match name {
         "interval" => "equal intervals can look different, such as 1 mon and 30 days",
         "jsonb" => "equal values can look different, such as 1.0 and 1",
-        "record" => "equal values of a field can look different, such as 0 and -0",
+        "record" => "it is not built for structs, or a field has a type without it",
         "real[]" | "double precision[]" => "equal values can look different, such as {0} and {-0}",
+        name if name.starts_with("STRUCT<") && !name.ends_with("[]") => "it is not built for structs",
         name if name.ends_with("[]") => "NULLs in arrays are ordered otherwise",
         _ => "values of the type have neither equality nor order",
     };
@@ -110,6 +113,9 @@ pub(crate) fn check_node(node: &LogicalPlan, schema: &DFSchema) -> Result<()> {
             names.next().map_or(Ok(()), |name| Err(refused("DISTINCT", name)))
         }
         LogicalPlan::Distinct(Distinct::On(on)) => {
+            if on.on_expr.iter().any(|expr| crate::structs::is_struct(expr, schema)) {
+                return Err(refused("DISTINCT ON", "record"));
+            }
             first_of(&on.on_expr, schema).map_or(Ok(()), |name| Err(refused("DISTINCT ON", &name)))
         }
         LogicalPlan::Sort(sort) => check_order(&sort.expr, schema),
@@ -210,6 +216,9 @@ fn check_array(expr: &Expr, schema: &DFSchema, what: &str) -> Result<()> {
 }
 
 fn check_call(call: &ScalarFunction, schema: &DFSchema) -> Result<()> {
+    if COMPARING.contains(&call.name()) && call.args.iter().any(|arg| crate::structs::is_struct(arg, schema)) {
+        return Err(refused(call.name(), "record"));
+    }
     match first_of(&call.args, schema).filter(|_| COMPARING.contains(&call.name())) {
         Some(name) => Err(refused(call.name(), &name)),
         None => Ok(()),

@@ -10,6 +10,10 @@
 //! # Not here
 //! Comparisons of rows that are written `(a, b) = (c, d)`: [`crate::row_values`]. What is refused: [`crate::keys`].
 
+mod coalesce;
+
+pub(crate) use coalesce::Coalesce;
+
 use crate::error::unsupported;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, StructArray, make_array};
 use arrow::buffer::NullBuffer;
@@ -65,10 +69,9 @@ impl ExprPlanner for StructPlanner {
         nested_names: &[String],
     ) -> Result<PlannerResult<Vec<Expr>>> {
         let mut expr = Expr::Column(Column::from((qualifier, column)));
-        let mut data_type = column.data_type().clone();
+        // Of an error the planner would keep nothing: the function's type is one.
         for name in nested_names {
-            expr = field(expr, &data_type, name)?;
-            data_type = field_type(&data_type, name)?;
+            expr = call(Function::Field(name.clone()), expr);
         }
         Ok(PlannerResult::Planned(expr))
     }
@@ -78,10 +81,25 @@ impl ExprPlanner for StructPlanner {
         if !matches!(raw.op, Eq | NotEq | Lt | LtEq | Gt | GtEq | Spaceship) {
             return Ok(PlannerResult::Original(raw));
         }
+        check_operator(&raw, schema)?;
         let RawBinaryExpr { op, left, right } = raw;
         let (left, right) = brought_together(left, right, schema)?;
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
+}
+
+/// Refuses to compare a STRUCT with what is none; texts are told by [`crate::unknowns`].
+fn check_operator(raw: &RawBinaryExpr, schema: &DFSchema) -> Result<()> {
+    let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
+        return Ok(());
+    };
+    let is_other = |data_type: &DataType| fields_of(data_type).is_none() && *data_type != DataType::Null;
+    let is_mixed = |one: &DataType, other: &DataType| fields_of(one).is_some() && is_other(other);
+    if is_mixed(&left, &right) || is_mixed(&right, &left) {
+        let (left, right) = (crate::types::type_name(&left), crate::types::type_name(&right));
+        return Err(crate::keys::no_operator(&left, &raw.op, &right));
+    }
+    Ok(())
 }
 
 /// Whether an expression is a STRUCT.
@@ -112,7 +130,10 @@ pub(crate) fn brought_together(left: Expr, right: Expr, schema: &DFSchema) -> Re
 /// 42804: one has more fields, or fields at one place cannot be compared.
 pub(crate) fn common_type(one: &DataType, other: &DataType) -> Result<DataType> {
     let (Some(left), Some(right)) = (fields_of(one), fields_of(other)) else {
-        return comparison_coercion(one, other).ok_or_else(|| {
+        let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8);
+        let is_null = *one == DataType::Null || *other == DataType::Null;
+        let alike = is_text(one) == is_text(other) || is_null;
+        return comparison_coercion(one, other).filter(|_| alike).ok_or_else(|| {
             let (one, other) = (crate::types::type_name(one), crate::types::type_name(other));
             mismatch(format!("cannot compare dissimilar column types {one} and {other}"))
         });
@@ -155,21 +176,21 @@ fn field_type(data_type: &DataType, name: &str) -> Result<DataType> {
 
 /// A field of a STRUCT.
 fn field(expr: Expr, data_type: &DataType, name: &str) -> Result<Expr> {
-    let returns = field_type(data_type, name)?;
-    Ok(call(Function::Field(name.to_string()), returns, expr))
+    field_type(data_type, name)?;
+    Ok(call(Function::Field(name.to_string()), expr))
 }
 
 /// Bytes that are equal and ordered as the structs are.
 pub(crate) fn order_of(expr: Expr) -> Expr {
-    call(Function::Order, DataType::Binary, expr)
+    call(Function::Order, expr)
 }
 
 /// `IS NULL` or `IS NOT NULL` of a STRUCT.
 pub(crate) fn null_test(expr: Expr, is_not: bool) -> Expr {
-    call(Function::NullTest { is_not }, DataType::Boolean, expr)
+    call(Function::NullTest { is_not }, expr)
 }
 
-fn call(function: Function, returns: DataType, argument: Expr) -> Expr {
+fn call(function: Function, argument: Expr) -> Expr {
     let function = ScalarUDF::from(StructFunction {
         name: match &function {
             Function::Field(name) => format!("field {name}"),
@@ -178,7 +199,6 @@ fn call(function: Function, returns: DataType, argument: Expr) -> Expr {
             Function::NullTest { is_not: false } => "has no field".into(),
         },
         function,
-        returns,
         signature: Signature::any(1, Volatility::Immutable),
     });
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![argument]))
@@ -195,7 +215,6 @@ enum Function {
 struct StructFunction {
     name: String,
     function: Function,
-    returns: DataType,
     signature: Signature,
 }
 
@@ -296,14 +315,21 @@ pub(crate) fn fields_as(structs: &ArrayRef, to: &Fields) -> cenote_statestore::R
     Ok(Arc::new(structs))
 }
 
-/// PostgreSQL's error of a row with another number of fields than the type.
+/// PostgreSQL's error of a row with another number of fields than the type, or of a value that is no row.
 pub(crate) fn not_castable(from: &DataType, to: &DataType) -> Error {
     let count = |data_type: &DataType| fields_of(data_type).map_or(0, |fields| fields.len());
-    let message = format!("cannot cast type record to {}", crate::types::type_name(to));
+    let given = match fields_of(from) {
+        Some(_) => "record".to_string(),
+        None => crate::types::type_name(from),
+    };
+    let message = format!("cannot cast type {given} to {}", crate::types::type_name(to));
     let error = Error::new(ErrorKind::Invalid, "SQL-0325", message).sqlstate("42846");
-    error
-        .fact("given", format!("{} fields", count(from)))
-        .fact("type has", format!("{} fields", count(to)))
+    match fields_of(from) {
+        Some(_) => error
+            .fact("given", format!("{} fields", count(from)))
+            .fact("type has", format!("{} fields", count(to))),
+        None => error,
+    }
 }
 
 impl ScalarUDFImpl for StructFunction {
@@ -315,8 +341,12 @@ impl ScalarUDFImpl for StructFunction {
         &self.signature
     }
 
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(self.returns.clone())
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &self.function {
+            Function::Field(name) => field_type(&arguments[0], name),
+            Function::Order => Ok(DataType::Binary),
+            Function::NullTest { .. } => Ok(DataType::Boolean),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
