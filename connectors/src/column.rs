@@ -6,8 +6,8 @@
 //! 3. NULL in a NOT NULL column is a fault, however it came about.
 
 use crate::elements::Elements;
-use crate::members::Members;
 use crate::fault::{Fault, FaultKind, Parsed, Refusal};
+use crate::members::Members;
 use crate::value::{self, number, time};
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, BooleanBufferBuilder, Date32Array, Decimal128Array, FixedSizeBinaryArray,

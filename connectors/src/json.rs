@@ -239,7 +239,9 @@ impl JsonRows {
         let Some(members) = column.members() else {
             return Self::unused(cursor);
         };
-        let read = self.try_members(&name, members, cursor).and_then(|()| members.end_last());
+        let read = self
+            .try_members(&name, members, cursor)
+            .and_then(|()| members.end_last());
         if read.is_err() {
             members.back();
         }

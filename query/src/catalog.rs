@@ -535,7 +535,8 @@ pub fn parse_type(text: &str) -> Result<DataType> {
 
 /// Reads a declared type's text again.
 pub(crate) fn parse_sql_type(text: &str) -> Result<SqlType> {
-    crate::parse::structs::parse_type(text).map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
+    crate::parse::structs::parse_type(text)
+        .map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
 }
 
 /// Columns of the kept table of sources' errors without its row number.

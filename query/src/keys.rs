@@ -34,9 +34,7 @@ pub(crate) fn keyless(data_type: &DataType) -> Option<&str> {
         DataType::Interval(_) => Some("interval"),
         DataType::List(item) if *item.data_type() == DataType::Float64 => Some("double precision[]"),
         DataType::List(item) if *item.data_type() == DataType::Float32 => Some("real[]"),
-        DataType::List(item) if fields_of(item.data_type()).is_some() => {
-            keyless(item.data_type()).map(|_| "record[]")
-        }
+        DataType::List(item) if fields_of(item.data_type()).is_some() => keyless(item.data_type()).map(|_| "record[]"),
         DataType::Struct(fields) if fields_of(data_type).is_some() => {
             let is_odd = |data_type: &DataType| data_type.is_floating() || keyless(data_type).is_some();
             let has_odd = fields.iter().any(|field| is_odd(field.data_type()));

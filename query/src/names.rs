@@ -5,8 +5,8 @@
 
 use crate::walk;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, Visitor,
-    VisitorMut,
+    AccessExpr, Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement,
+    Value, Visitor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;

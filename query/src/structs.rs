@@ -130,7 +130,8 @@ pub(crate) fn brought_together(left: Expr, right: Expr, schema: &DFSchema) -> Re
 /// 42804: one has more fields, or fields at one place cannot be compared.
 pub(crate) fn common_type(one: &DataType, other: &DataType) -> Result<DataType> {
     let (Some(left), Some(right)) = (fields_of(one), fields_of(other)) else {
-        let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8);
+        let is_text =
+            |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8);
         let is_null = *one == DataType::Null || *other == DataType::Null;
         let alike = is_text(one) == is_text(other) || is_null;
         return comparison_coercion(one, other).filter(|_| alike).ok_or_else(|| {
@@ -230,7 +231,9 @@ impl StructFunction {
 
 fn field_of(structs: &StructArray, name: &str) -> Result<ArrayRef> {
     let Some(column) = structs.column_by_name(name) else {
-        return Err(crate::provider::outside(Error::bug(format!("a struct has no field {name}"))));
+        return Err(crate::provider::outside(Error::bug(format!(
+            "a struct has no field {name}"
+        ))));
     };
     if structs.null_count() == 0 || *column.data_type() == DataType::Null {
         return Ok(column.clone());
@@ -395,9 +398,9 @@ impl ScalarUDFImpl for Row {
             return Err(crate::provider::outside(unsupported("a row without fields")));
         }
         let named = arguments.iter().enumerate();
-        Ok(record_type(
-            named.map(|(place, argument)| (format!("f{}", place + 1), argument.clone())),
-        ))
+        Ok(record_type(named.map(|(place, argument)| {
+            (format!("f{}", place + 1), argument.clone())
+        })))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

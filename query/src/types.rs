@@ -1,8 +1,8 @@
 //! SQL types and the Arrow types that the store keeps them in.
 
+use crate::parse::structs;
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use cenote_statestore::forms::uuid::UUID;
-use crate::parse::structs;
 use cenote_statestore::forms::{json, list, record};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::error::Result as PlanResult;

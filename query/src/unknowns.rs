@@ -254,7 +254,9 @@ fn cast_text(cell: &mut Ast, wanted: &Option<SqlType>) {
     let is_text = matches!(cell, Ast::Value(value) if is_quoted(&value.value));
     // A row takes the names and types of the column's fields, so that rows beside it are of one type.
     let is_struct = matches!(wanted, Some(SqlType::Custom(_, fields)) if !fields.is_empty());
-    let is_row = is_struct && !matches!(cell, Ast::Value(value) if matches!(value.value, Value::Null | Value::Placeholder(_))) && !crate::dml::is_default(cell);
+    let is_row = is_struct
+        && !matches!(cell, Ast::Value(value) if matches!(value.value, Value::Null | Value::Placeholder(_)))
+        && !crate::dml::is_default(cell);
     if let (true, Some(data_type)) = (is_text || is_row, wanted) {
         *cell = Ast::Cast {
             kind: CastKind::Cast,

@@ -26,8 +26,9 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    DataType, Date32Type, Field, FieldRef, Fields, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
+    DataType, Date32Type, Field, FieldRef, Fields, Float32Type, Float64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
 };
 use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::UUID;
@@ -82,8 +83,11 @@ impl Cast {
             (Utf8 | LargeUtf8 | Utf8View, to) if *to == UUID || json::name_of(to).is_some() => Some(Cast::Read),
             (Utf8 | LargeUtf8 | Utf8View, List(_) | Struct(_)) => Some(Cast::Read),
             (Struct(from), Struct(to)) => {
-                let mut known = to.iter().filter_map(|field| Some((named(from, field.name())?.1, field)));
-                let reads = |(from, to): (&FieldRef, &FieldRef)| Cast::between(from.data_type(), to.data_type()).is_some();
+                let mut known = to
+                    .iter()
+                    .filter_map(|field| Some((named(from, field.name())?.1, field)));
+                let reads =
+                    |(from, to): (&FieldRef, &FieldRef)| Cast::between(from.data_type(), to.data_type()).is_some();
                 let has_one = known.clone().next().is_some();
                 (has_one && known.all(reads)).then_some(Cast::Fields)
             }

@@ -4,10 +4,10 @@
 //! become the text that a client would be shown. Arrays of one type become arrays of another by their elements, structs by their fields. None of these forms depends on a session's settings.
 
 use crate::pgtext::{Formatter, TextStyle, parse_array};
+use crate::structs::{fields_as, not_castable};
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
-use crate::structs::{fields_as, not_castable};
 use cenote_statestore::forms::json;
 use cenote_statestore::forms::record::fields_of;
 use cenote_statestore::forms::uuid::UUID;
@@ -63,7 +63,9 @@ pub(super) fn cast_of(expr: &Expr, from: &DataType, to: &DataType) -> Option<Exp
         (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, to) => reads_text(to),
         (from, DataType::Utf8) => writes_text(from),
         (DataType::List(from), DataType::List(to)) => from.data_type() != to.data_type(),
-        (DataType::Struct(_), DataType::Struct(_)) if fields_of(from).is_some() && fields_of(to).is_some() => from != to,
+        (DataType::Struct(_), DataType::Struct(_)) if fields_of(from).is_some() && fields_of(to).is_some() => {
+            from != to
+        }
         // What can be no STRUCT: refused.
         (from, DataType::Struct(_)) if fields_of(to).is_some() => *from != DataType::Null && from != to,
         // One kind of JSON as the other.

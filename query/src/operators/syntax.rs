@@ -4,8 +4,8 @@ use super::precedence;
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    AccessExpr, BinaryOperator, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use std::ops::ControlFlow;
 

@@ -69,8 +69,8 @@ fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize) -> Vec<TokenWith
         let Some(open) = open.filter(|open| matches!(tokens[*open].token, Token::Lt | Token::LParen)) else {
             continue;
         };
-        let close = closing(&tokens, open).filter(|close| is_fields(&tokens[open + 1..*close], depth));
-        let Some(close) = close else {
+        let found = closing(&tokens, open).map(|close| (close, between(&tokens, open, close)));
+        let Some((close, body)) = found.filter(|(_, body)| is_fields(body, depth)) else {
             misses += 1;
             continue;
         };
@@ -79,7 +79,7 @@ fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize) -> Vec<TokenWith
             span: tokens[at].span,
         };
         rewritten.push(token(Token::LParen, open));
-        rewritten.push(token(Token::SingleQuotedString(text_of(&tokens[open + 1..close])), open));
+        rewritten.push(token(Token::SingleQuotedString(text_of(&body)), open));
         rewritten.push(token(Token::RParen, close));
         at = close + 1;
     }
@@ -104,6 +104,13 @@ fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     None
 }
 
+/// The tokens between two brackets; of a `>>` that closes them, the first closes what is inside.
+fn between(tokens: &[TokenWithSpan], open: usize, close: usize) -> Vec<TokenWithSpan> {
+    let inner = closed_by(&tokens[close].token).saturating_sub(1);
+    let closers = std::iter::repeat_n(TokenWithSpan::wrap(Token::Gt), inner);
+    tokens[open + 1..close].iter().cloned().chain(closers).collect()
+}
+
 /// How many `>` a token is: the tokenizer takes several for one operator.
 fn closed_by(token: &Token) -> usize {
     match token {
@@ -114,7 +121,7 @@ fn closed_by(token: &Token) -> usize {
     }
 }
 
-/// Whether tokens are fields with their types. `>>` at the end closes a struct inside, too.
+/// Whether tokens are fields with their types.
 fn is_fields(body: &[TokenWithSpan], depth: usize) -> bool {
     depth < DEPTH_MAX && fields_of(with_quoted_fields(body.to_vec(), depth + 1)).is_ok()
 }
@@ -151,9 +158,15 @@ mod tests {
         let forms = [
             ("STRUCT<a INT, b TEXT>", "STRUCT(a INT, b TEXT)"),
             ("struct ( a INT,b TEXT )", "struct(a INT,b TEXT)"),
-            ("STRUCT<a STRUCT<b NUMERIC(10,2)>>[]", "STRUCT(a STRUCT<b NUMERIC(10,2)>)[]"),
+            (
+                "STRUCT<a STRUCT<b NUMERIC(10,2)>>[]",
+                "STRUCT(a STRUCT<b NUMERIC(10,2)>)[]",
+            ),
             ("STRUCT<a STRUCT<b STRUCT<c INT>>>", "STRUCT(a STRUCT<b STRUCT<c INT>>)"),
-            ("STRUCT(a STRUCT<b INT[]>, \"C d\" DOUBLE PRECISION)", "STRUCT(a STRUCT<b INT[]>, \"C d\" DOUBLE PRECISION)"),
+            (
+                "STRUCT(a STRUCT<b INT[]>, \"C d\" DOUBLE PRECISION)",
+                "STRUCT(a STRUCT<b INT[]>, \"C d\" DOUBLE PRECISION)",
+            ),
         ];
         for (given, wanted) in forms {
             assert_eq!(printed(given), wanted);
@@ -163,7 +176,12 @@ mod tests {
 
     #[test]
     fn calls_and_comparisons_stay() {
-        for sql in ["SELECT struct(1, 2)", "SELECT struct(a)", "SELECT struct < 5 AND b > 3", "SELECT struct"] {
+        for sql in [
+            "SELECT struct(1, 2)",
+            "SELECT struct(a)",
+            "SELECT struct < 5 AND b > 3",
+            "SELECT struct",
+        ] {
             let statements = super::super::parse_script(sql).unwrap();
             assert!(!format!("{statements:?}").contains("SingleQuotedString"), "{sql}");
         }

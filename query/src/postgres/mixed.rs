@@ -120,10 +120,7 @@ fn with_doubles<const N: usize>(exprs: [Expr; N], schema: &DFSchema) -> [Expr; N
 fn together_all(exprs: Vec<Expr>, schema: &DFSchema, dates: bool) -> Vec<Expr> {
     let types: Vec<Option<DataType>> = exprs.iter().map(|expr| expr.get_type(schema).ok()).collect();
     let mut casts: Vec<Option<DataType>> = targets(&types, dates);
-    let mut structs = types
-        .iter()
-        .flatten()
-        .filter(|found| fields_of(found).is_some());
+    let mut structs = types.iter().flatten().filter(|found| fields_of(found).is_some());
     if let Some(first) = structs.next() {
         let is_text = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
         let texts = exprs.iter().zip(&mut casts).filter(|(expr, _)| is_text(expr));
@@ -145,17 +142,16 @@ fn targets(types: &[Option<DataType>], dates: bool) -> Vec<Option<DataType>> {
         .iter()
         .flatten()
         .find(|found| matches!(found, DataType::Timestamp(_, _)));
-    let mut structs = types
-        .iter()
-        .flatten()
-        .filter(|found| fields_of(found).is_some());
+    let mut structs = types.iter().flatten().filter(|found| fields_of(found).is_some());
     let structure = structs.next().and_then(|first| {
         let first = Ok(first.clone());
         let common = structs.fold(first, |common, other| crate::structs::common_type(&common?, other));
         common.ok()
     });
     let target = |found: &Option<DataType>| match found {
-        Some(data_type @ DataType::Struct(_)) if fields_of(data_type).is_some() => structure.clone().filter(|to| found.as_ref() != Some(to)),
+        Some(data_type @ DataType::Struct(_)) if fields_of(data_type).is_some() => {
+            structure.clone().filter(|to| found.as_ref() != Some(to))
+        }
         Some(DataType::Decimal128(_, _)) if has_float => Some(DataType::Float64),
         Some(DataType::Date32) if dates => timestamp.cloned(),
         _ => None,

@@ -36,7 +36,12 @@ fn orders_are_those_of_composite_types() {
 
 #[test]
 fn fields_of_a_null_are_null_and_null_tests_look_at_fields() {
-    let structs = pairs(&[Some((Some(1), None)), None, Some((None, None)), Some((Some(1), Some(1.0)))]);
+    let structs = pairs(&[
+        Some((Some(1), None)),
+        None,
+        Some((None, None)),
+        Some((Some(1), Some(1.0))),
+    ]);
     let a = field_of(structs.as_struct(), "a").unwrap();
     let a: Vec<Option<i64>> = a.as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
     assert_eq!(a, [Some(1), None, None, Some(1)]);

@@ -7,9 +7,7 @@
 //! | STRUCT, arrays | the same, their parts by these rules | the same |
 //! | INTERVAL | months, days, nanoseconds | text in PostgreSQL's form: Parquet's own type has milliseconds only |
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use cenote_query::pgtext::{Formatter, TextStyle};
 use cenote_statestore::Result;
@@ -104,7 +102,9 @@ fn exported_column(column: &ArrayRef, target: Target) -> Result<ArrayRef> {
             let columns = structs.columns().iter().map(|column| exported_column(column, target));
             let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, structs.nulls().cloned());
             let rows = structs.len();
-            Ok(Arc::new(StructArray::try_new_with_length(fields, columns, nulls, rows)?))
+            Ok(Arc::new(StructArray::try_new_with_length(
+                fields, columns, nulls, rows,
+            )?))
         }
         DataType::List(item) => {
             let lists = column.as_list::<i32>();

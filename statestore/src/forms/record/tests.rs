@@ -37,7 +37,14 @@ fn literals_are_read_as_postgresql_reads_them() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let texts = [None, Some(""), Some("a b"), Some("\"\\,()"), Some("plain"), Some("\u{e9}\n")];
+    let texts = [
+        None,
+        Some(""),
+        Some("a b"),
+        Some("\"\\,()"),
+        Some("plain"),
+        Some("\u{e9}\n"),
+    ];
     let mut literal = String::from("(");
     for (place, text) in texts.iter().enumerate() {
         if place > 0 {
