@@ -7,6 +7,7 @@
 
 use crate::elements::Elements;
 use crate::fault::{Fault, FaultKind, Parsed, Refusal};
+use crate::members::Members;
 use crate::value::{self, number, time};
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, BooleanBufferBuilder, Date32Array, Decimal128Array, FixedSizeBinaryArray,
@@ -14,9 +15,9 @@ use arrow::array::{
     Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use cenote_statestore::forms::uuid::{UUID, UUID_BYTES};
-use cenote_statestore::forms::{json, list};
+use cenote_statestore::forms::{json, list, record};
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::mem::take;
 use std::sync::Arc;
@@ -69,6 +70,7 @@ pub(crate) enum Values {
         data_type: DataType,
     },
     Array(Elements),
+    Record(Members),
     Binary(Spans),
     Date(Vec<i32>),
     Time(Vec<i64>),
@@ -122,6 +124,9 @@ impl Column {
             DataType::List(item) if list::element_of(field.data_type()).is_some() => {
                 Values::Array(Elements::new(field.name(), item, stored)?)
             }
+            DataType::Struct(fields) if record::kept_fields_of(field.data_type()).is_some() => {
+                Values::Record(Members::new(field.name(), fields, stored)?)
+            }
             DataType::Binary => Values::Binary(Spans::default()),
             DataType::Date32 => Values::Date(Vec::new()),
             DataType::Time64(TimeUnit::Microsecond) => Values::Time(Vec::new()),
@@ -164,6 +169,7 @@ impl Column {
             Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.push(0),
             Values::Interval(values) => values.push(IntervalMonthDayNano::ZERO),
             Values::Array(elements) => elements.end_last(),
+            Values::Record(members) => members.push_null()?,
             Values::Uuid(bytes) => bytes.extend([0; UUID_BYTES]),
             Values::Float32(values) => values.push(0.0),
             Values::Float64(values) => values.push(0.0),
@@ -207,6 +213,7 @@ impl Column {
             Values::Time(values) => values.push(time::time_of_day(text)?),
             Values::Interval(values) => values.push(value::interval(text)?),
             Values::Array(elements) => elements.read(text)?,
+            Values::Record(members) => members.read(text)?,
             Values::Uuid(bytes) => bytes.extend(value::uuid(text)?),
             Values::Timestamp { values, zone: None } => values.push(time::timestamp(text)?),
             Values::Timestamp { values, zone: Some(_) } => values.push(time::timestamp_utc(text)?),
@@ -219,7 +226,7 @@ impl Column {
     pub(crate) fn push_number(&mut self, text: &[u8]) -> Parsed<()> {
         let outcome = match &mut self.values {
             Values::Timestamp { values, .. } => time::epoch_millis(text).map(|value| values.push(value)),
-            Values::Binary(_) | Values::Uuid(_) | Values::Array(_) => Err(Refusal::Syntax),
+            Values::Binary(_) | Values::Uuid(_) | Values::Array(_) | Values::Record(_) => Err(Refusal::Syntax),
             Values::Time(_) | Values::Interval(_) => Err(Refusal::Time),
             Values::Text(_) | Values::Json { .. } | Values::Boolean(_) | Values::Date(_) => self.try_text(text),
             _ => self.try_digits(text),
@@ -276,6 +283,14 @@ impl Column {
         }
     }
 
+    /// Its fields, if its values are structs.
+    pub(crate) fn members(&mut self) -> Option<&mut Members> {
+        match &mut self.values {
+            Values::Record(members) => Some(members),
+            _ => None,
+        }
+    }
+
     fn refused(&self, refusal: Refusal, text: &[u8]) -> Box<Fault> {
         refusal.fault(&self.name, &self.sql_type, text)
     }
@@ -292,6 +307,7 @@ impl Column {
             Values::Int64(values) | Values::Time(values) | Values::Timestamp { values, .. } => values.truncate(rows),
             Values::Interval(values) => values.truncate(rows),
             Values::Array(elements) => elements.truncate(rows),
+            Values::Record(members) => members.truncate(rows),
             Values::Uuid(bytes) => bytes.truncate(rows * UUID_BYTES),
             Values::Float32(values) => values.truncate(rows),
             Values::Float64(values) => values.truncate(rows),
@@ -341,6 +357,7 @@ impl Column {
             Values::Time(values) => Arc::new(Time64MicrosecondArray::new(handed(values), nulls)),
             Values::Interval(values) => Arc::new(IntervalMonthDayNanoArray::new(handed(values), nulls)),
             Values::Array(elements) => elements.finish(nulls)?,
+            Values::Record(members) => members.finish(nulls)?,
             Values::Uuid(bytes) => Arc::new(FixedSizeBinaryArray::new(UUID_BYTES as i32, take(bytes).into(), nulls)),
             Values::Timestamp { values, zone } => {
                 Arc::new(TimestampMicrosecondArray::new(handed(values), nulls).with_timezone_opt(zone.clone()))
@@ -393,7 +410,13 @@ pub(crate) fn sql_type(data_type: &DataType) -> String {
         DataType::Interval(_) => "INTERVAL".into(),
         uuid if *uuid == UUID => "UUID".into(),
         DataType::List(item) => format!("{}[]", sql_type(item.data_type())),
-        DataType::Struct(_) => json::name_of(data_type).unwrap_or("RECORD").to_uppercase(),
+        DataType::Struct(fields) => match json::name_of(data_type) {
+            Some(name) => name.to_uppercase(),
+            None => {
+                let field = |field: &FieldRef| format!("{} {}", field.name(), sql_type(field.data_type()));
+                format!("STRUCT<{}>", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+            }
+        },
         DataType::Timestamp(_, None) => "TIMESTAMP".into(),
         DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".into(),
         other => other.to_string(),

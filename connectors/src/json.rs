@@ -10,9 +10,11 @@
 //! 2. A field that is missing or `null` is NULL. Of a field given twice the last value counts.
 //! 3. A name that differs from a column's in case only means that column, unless the row has the exact name too.
 //! 4. A scalar is taken for any column whose type has a value of that text: `"12"` is a BIGINT, `12` a TEXT.
-//!    An object or array is never. A number is a TIMESTAMP as milliseconds since 1970.
+//!    A number is a TIMESTAMP as milliseconds since 1970.
 //! 5. An array is taken for a column of arrays, element by element; so is PostgreSQL's literal in a string.
-//! 6. JSON and JSONB columns take any value as it is written; `null` is NULL there too.
+//! 6. An object is taken for a STRUCT column by rules 2 and 3; a name that is no field's counts as one that is no
+//!    column's. So is PostgreSQL's literal in a string.
+//! 7. JSON and JSONB columns take any value as it is written; `null` is NULL there too.
 //!
 //! # Not here
 //! Texts to values is `value`; cutting a file in lines is `text`.
@@ -27,6 +29,7 @@ pub(crate) use cursor::Cursor;
 use crate::column::{Column, Values};
 use crate::elements::Elements;
 use crate::fault::{Fault, FaultKind, Parsed, excerpt};
+use crate::members::{self, Members};
 use crate::rows::{Rows, column_of, nearest};
 
 /// Gaps remembered at most: rows with more fields read the names of the rest.
@@ -230,6 +233,65 @@ impl JsonRows {
         Ok(())
     }
 
+    /// Reads an object into a column of structs.
+    fn members(&mut self, column: &mut Column, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let name = column.name().to_string();
+        let Some(members) = column.members() else {
+            return Self::unused(cursor);
+        };
+        let read = self
+            .try_members(&name, members, cursor)
+            .and_then(|()| members.end_last());
+        if read.is_err() {
+            members.back();
+        }
+        read
+    }
+
+    fn try_members(&mut self, column: &str, members: &mut Members, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        cursor.at += 1;
+        cursor.blanks();
+        let mut is_open = !cursor.take(b'}');
+        while is_open {
+            cursor.blanks();
+            let place = self.member_name(column, members, cursor)?;
+            cursor.blanks();
+            if !cursor.take(b':') {
+                return Err(cursor.fault("expected `:`"));
+            }
+            match place.and_then(|(index, exact)| members.member(index, exact)) {
+                Some((column, row)) => self.scalar(column, row, cursor)?,
+                None => Self::unused(cursor)?,
+            }
+            cursor.blanks();
+            is_open = cursor.take(b',');
+            if !is_open && !cursor.take(b'}') {
+                return Err(cursor.fault("expected `,` or `}`"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the name of a field of a struct; `None`: there is no such field.
+    fn member_name(
+        &mut self,
+        column: &str,
+        members: &Members,
+        cursor: &mut Cursor<'_>,
+    ) -> Parsed<Option<(usize, bool)>> {
+        if !cursor.take(b'"') {
+            return Err(cursor.fault("expected a field name"));
+        }
+        let name = match cursor.string(&mut self.scratch)? {
+            Some(plain) => plain,
+            None => &self.scratch[..],
+        };
+        match members.position(name) {
+            None if self.strict => Err(members::unknown(column, &excerpt(name, 64), members.names())),
+            place => Ok(place),
+        }
+    }
+
     fn unused(cursor: &mut Cursor<'_>) -> Parsed<()> {
         cursor.blanks();
         cursor.skip_value(1)
@@ -255,6 +317,7 @@ impl JsonRows {
             b't' => cursor.word("true").and_then(|()| column.push_boolean(true)),
             b'f' => cursor.word("false").and_then(|()| column.push_boolean(false)),
             b'n' => cursor.word("null").and_then(|()| column.push_null(row)),
+            b'{' if column.members().is_some() => self.members(column, cursor),
             b'{' => cursor.skip_value(1).and(Err(column.misfit("an object"))),
             b'[' if column.elements().is_some() => self.elements(column, cursor),
             b'[' => cursor.skip_value(1).and(Err(column.misfit("an array"))),

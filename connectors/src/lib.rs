@@ -18,6 +18,7 @@ mod fault;
 pub mod file;
 mod guard;
 mod json;
+mod members;
 mod options;
 mod parquet;
 mod rows;

@@ -15,7 +15,6 @@ use cenote_engine::port::Options;
 use cenote_engine::{ROW_ID, ViewMeters, ViewStatus};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::DataType as SqlType;
-use datafusion::sql::sqlparser::parser::Parser;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -536,9 +535,8 @@ pub fn parse_type(text: &str) -> Result<DataType> {
 
 /// Reads a declared type's text again.
 pub(crate) fn parse_sql_type(text: &str) -> Result<SqlType> {
-    let parser = Parser::new(&crate::parse::Postgres).try_with_sql(text);
-    let parsed = parser.and_then(|mut parser| parser.parse_data_type());
-    parsed.map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
+    crate::parse::structs::parse_type(text)
+        .map_err(|error| Error::bug(format!("the catalog holds the type {text:?}: {error}")))
 }
 
 /// Columns of the kept table of sources' errors without its row number.

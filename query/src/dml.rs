@@ -12,6 +12,7 @@ mod returning;
 mod rows;
 mod upsert;
 
+pub(crate) use assignments::is_default;
 pub(crate) use change::{delete, deleted_from, target, truncate, update};
 pub(crate) use insert::{insert, parameters_of_insert};
 pub(crate) use kept::kept_form;

@@ -41,7 +41,7 @@ impl Extreme {
 }
 
 fn has_no_extreme(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::List(_)) || crate::keys::keyless(data_type).is_some()
+    matches!(data_type, DataType::List(_) | DataType::Struct(_)) || crate::keys::keyless(data_type).is_some()
 }
 
 impl AggregateUDFImpl for Extreme {

@@ -221,6 +221,9 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     }
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
     state.register_udf(Arc::new(crate::casts::named::OpenNumeric::function()))?;
+    state.register_udf(Arc::new(crate::structs::Row::function()))?;
+    let coalesce = state.udf("coalesce")?;
+    state.register_udf(Arc::new(crate::structs::Coalesce::function(coalesce)))?;
     for entry in entries() {
         let before = state.udf(entry.0).ok();
         state.register_udf(Arc::new(overloads::Function::udf(entry, before)))?;

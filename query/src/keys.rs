@@ -6,13 +6,19 @@
 //! | JSONB | by value ([`crate::json_parts`]) | refused | refused: which of `1.0` and `1` would be shown? |
 //! | JSON | none, as in PostgreSQL (42883) | none | none |
 //! | REAL[], DOUBLE PRECISION[] | refused: `{0}` and `{-0}` | refused | refused |
+//! | STRUCT with a field of JSON or JSONB | refused | refused | refused |
+//! | STRUCT with a field of REAL, DOUBLE PRECISION or INTERVAL | by fields ([`crate::structs`]) | by fields | refused |
+//! | other STRUCT | by fields, NULL equal to NULL | by fields, NULL above all | all but MIN and MAX |
 //! | other arrays | by elements, NULL equal to NULL | in ORDER BY alone | all but MIN, MAX and DISTINCT in a call |
+//!
+//! NULLIF, GREATEST, LEAST and DISTINCT ON are refused over all of STRUCT.
 //!
 //! # Not here
 //! Wrapping what is compared by a value of another type: [`crate::zeros`].
 
 use arrow::datatypes::DataType;
 use cenote_statestore::forms::json;
+use cenote_statestore::forms::record::fields_of;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::DFSchema;
 use datafusion::error::{DataFusionError, Result};
@@ -28,7 +34,23 @@ pub(crate) fn keyless(data_type: &DataType) -> Option<&str> {
         DataType::Interval(_) => Some("interval"),
         DataType::List(item) if *item.data_type() == DataType::Float64 => Some("double precision[]"),
         DataType::List(item) if *item.data_type() == DataType::Float32 => Some("real[]"),
+        DataType::List(item) if fields_of(item.data_type()).is_some() => keyless(item.data_type()).map(|_| "record[]"),
+        DataType::Struct(fields) if fields_of(data_type).is_some() => {
+            let is_odd = |data_type: &DataType| data_type.is_floating() || keyless(data_type).is_some();
+            let has_odd = fields.iter().any(|field| is_odd(field.data_type()));
+            has_odd.then_some("record")
+        }
         other => json::name_of(other),
+    }
+}
+
+/// Whether a STRUCT has a field, at any depth, whose type has no order.
+fn has_json(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) => has_json(item.data_type()),
+        DataType::Struct(_) if json::name_of(data_type).is_some() => true,
+        DataType::Struct(fields) => fields.iter().any(|field| has_json(field.data_type())),
+        _ => false,
     }
 }
 
@@ -39,7 +61,13 @@ fn keyless_expr(expr: &Expr, schema: &DFSchema) -> Option<String> {
 
 /// The name of an expression's type, if values of it have no order.
 fn unordered(expr: &Expr, schema: &DFSchema) -> Option<String> {
-    keyless_expr(expr, schema).filter(|name| name != "interval")
+    let data_type = expr.get_type(schema).ok()?;
+    match fields_of(&data_type) {
+        Some(_) => has_json(&data_type).then(|| "record".to_string()),
+        None => keyless(&data_type)
+            .filter(|name| *name != "interval")
+            .map(str::to_string),
+    }
 }
 
 /// The error of a clause over values of a type that is not built.
@@ -48,7 +76,9 @@ pub(crate) fn refused(what: &str, name: &str) -> DataFusionError {
     let reason = match name {
         "interval" => "equal intervals can look different, such as 1 mon and 30 days",
         "jsonb" => "equal values can look different, such as 1.0 and 1",
+        "record" => "it is not built for structs, or a field has a type without it",
         "real[]" | "double precision[]" => "equal values can look different, such as {0} and {-0}",
+        name if name.starts_with("STRUCT<") && !name.ends_with("[]") => "it is not built for structs",
         name if name.ends_with("[]") => "NULLs in arrays are ordered otherwise",
         _ => "values of the type have neither equality nor order",
     };
@@ -81,6 +111,9 @@ pub(crate) fn check_node(node: &LogicalPlan, schema: &DFSchema) -> Result<()> {
             names.next().map_or(Ok(()), |name| Err(refused("DISTINCT", name)))
         }
         LogicalPlan::Distinct(Distinct::On(on)) => {
+            if on.on_expr.iter().any(|expr| crate::structs::is_struct(expr, schema)) {
+                return Err(refused("DISTINCT ON", "record"));
+            }
             first_of(&on.on_expr, schema).map_or(Ok(()), |name| Err(refused("DISTINCT ON", &name)))
         }
         LogicalPlan::Sort(sort) => check_order(&sort.expr, schema),
@@ -120,7 +153,7 @@ pub(crate) fn check_expression(expr: &Expr, schema: &DFSchema) -> Result<()> {
             unordered(&between.expr, schema).map_or(Ok(()), |name| Err(refused("BETWEEN", &name)))
         }
         Expr::InList(list) => match unordered(&list.expr, schema).filter(|name| name != "jsonb") {
-            Some(name) if name.ends_with("[]") => Err(refused("IN", &name)),
+            Some(name) if name.ends_with("[]") || name == "record" => Err(refused("IN", &name)),
             Some(name) => Err(no_operator(&name, Operator::Eq, &name)),
             None => Ok(()),
         },
@@ -162,6 +195,7 @@ fn check_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Result<()> {
     match (left.as_deref(), right.as_deref()) {
         (Some("jsonb"), Some("jsonb")) if is_equality => Ok(()),
         (Some("jsonb"), Some("jsonb")) if is_order => Err(refused(&binary.op.to_string(), "jsonb")),
+        (Some("record"), Some("record")) if is_equality || is_order => Err(refused(&binary.op.to_string(), "record")),
         (Some(left), Some(right)) if left.ends_with("[]") && left == right && (is_equality || is_order) => {
             Err(refused(&binary.op.to_string(), left))
         }
@@ -180,6 +214,9 @@ fn check_array(expr: &Expr, schema: &DFSchema, what: &str) -> Result<()> {
 }
 
 fn check_call(call: &ScalarFunction, schema: &DFSchema) -> Result<()> {
+    if COMPARING.contains(&call.name()) && call.args.iter().any(|arg| crate::structs::is_struct(arg, schema)) {
+        return Err(refused(call.name(), "record"));
+    }
     match first_of(&call.args, schema).filter(|_| COMPARING.contains(&call.name())) {
         Some(name) => Err(refused(call.name(), &name)),
         None => Ok(()),

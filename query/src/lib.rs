@@ -56,6 +56,7 @@ mod show;
 mod source;
 mod spans;
 mod spreads;
+mod structs;
 mod sums;
 mod synonyms;
 mod system;

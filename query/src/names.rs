@@ -5,8 +5,8 @@
 
 use crate::walk;
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, Visitor,
-    VisitorMut,
+    AccessExpr, Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement,
+    Value, Visitor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -201,6 +201,13 @@ fn expression_name(expr: &Expr) -> Option<String> {
             Some(ObjectNamePart::Identifier(ident)) => Some(folded(ident)),
             _ => None,
         },
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(Expr::Identifier(name)) => Some(folded(name)),
+                _ => None,
+            });
+            field.or_else(|| expression_name(root))
+        }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => expression_name(inner),
         Expr::Cast { expr, data_type, .. } => own_name(expr).or_else(|| Some(short_type_name(data_type))),
         Expr::TypedString(typed) => Some(short_type_name(&typed.data_type)),

@@ -11,6 +11,7 @@ mod depth;
 mod dialect;
 mod inspect;
 mod lines;
+pub(crate) mod structs;
 mod swallowed;
 
 pub(crate) use dialect::Postgres;
@@ -129,6 +130,7 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
 fn tokenize(sql: &str, lines: &Lines<'_>) -> Result<Vec<TokenWithSpan>> {
     Tokenizer::new(&Postgres, sql)
         .tokenize_with_location()
+        .map(structs::quote_fields)
         .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))
 }
 

@@ -24,6 +24,7 @@ mod read;
 mod read_forms;
 mod read_list;
 mod read_number;
+mod read_record;
 mod read_time;
 mod writer;
 mod zone;

@@ -51,6 +51,7 @@ pub mod oid {
     pub const INTERVAL: u32 = 1186;
     pub const NUMERIC: u32 = 1700;
     pub const RECORD: u32 = 2249;
+    pub const RECORD_ARRAY: u32 = 2287;
     pub const UUID: u32 = 2950;
     pub const JSONB: u32 = 3802;
 }
@@ -303,6 +304,15 @@ impl ColumnType {
     /// The type as `format_type` prints it.
     pub fn display(&self) -> String {
         self.pg.display(self.typmod)
+    }
+}
+
+/// The type of a column as people are shown it: with its fields where it is a STRUCT.
+pub fn shown_type(field: &Field) -> String {
+    let column = ColumnType::of(field);
+    match column.pg.oid {
+        oid::RECORD | oid::RECORD_ARRAY => crate::types::type_name(field.data_type()),
+        _ => column.display(),
     }
 }
 

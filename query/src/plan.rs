@@ -129,10 +129,11 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
 
 /// What gives operators and subscripts their meaning: ours first.
 fn expr_planners() -> Vec<Arc<dyn ExprPlanner>> {
-    let own: [Arc<dyn ExprPlanner>; 4] = [
+    let own: [Arc<dyn ExprPlanner>; 5] = [
         Arc::new(crate::unknowns::UnknownLiterals),
         Arc::new(crate::json_parts::JsonOperators),
         Arc::new(crate::arrays::ArraySubscripts),
+        Arc::new(crate::structs::StructPlanner),
         Arc::new(crate::operators::TypedOperators),
     ];
     let others = SessionStateDefaults::default_expr_planners();

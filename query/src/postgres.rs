@@ -126,6 +126,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None => Ok(Transformed::no(expr)),
         },
         Expr::ScalarFunction(call) if FORMATTING.contains(&call.name()) => with_format(call, &expr, schema),
+        Expr::IsNull(inner) if crate::structs::is_struct(inner, schema) => {
+            Ok(Transformed::yes(crate::structs::null_test(*inner.clone(), false)))
+        }
+        Expr::IsNotNull(inner) if crate::structs::is_struct(inner, schema) => {
+            Ok(Transformed::yes(crate::structs::null_test(*inner.clone(), true)))
+        }
         Expr::InList(_) | Expr::Between(_) => Ok(Transformed::yes(crate::unknowns::in_lists(expr, schema)?)),
         Expr::ScalarFunction(call) if crate::arrays::is_replaced(call, schema) => {
             Ok(Transformed::yes(crate::arrays::of_call(call)?))

@@ -21,7 +21,10 @@ use std::ops::ControlFlow;
 /// `Invalid` 42601: rows of different lengths are compared.
 pub(crate) fn compare_fields(statement: &mut Statement) -> Result<()> {
     match walk::change(statement, &mut Rows) {
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => {
+            let _ = walk::change(statement, &mut Values);
+            Ok(())
+        }
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -43,6 +46,22 @@ impl VisitorMut for Rows {
             Ok(Some(rewritten)) => *expr = rewritten,
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(error),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Gives rows that are values a form that takes any expression.
+struct Values;
+
+impl VisitorMut for Values {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Tuple(fields) = expr
+            && !fields.is_empty()
+        {
+            *expr = struct_of(std::mem::take(fields));
         }
         ControlFlow::Continue(())
     }

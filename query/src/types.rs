@@ -1,12 +1,15 @@
 //! SQL types and the Arrow types that the store keeps them in.
 
+use crate::parse::structs;
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use cenote_statestore::forms::uuid::UUID;
-use cenote_statestore::forms::{json, list};
+use cenote_statestore::forms::{json, list, record};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::error::Result as PlanResult;
 use datafusion::logical_expr::planner::TypePlanner;
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, ObjectName, TimezoneInfo,
+};
 use std::sync::Arc;
 
 /// Name of the zone that every TIMESTAMPTZ is kept in.
@@ -60,6 +63,7 @@ fn own_choice(sql_type: &SqlType) -> Option<DataType> {
         SqlType::Numeric(ExactNumberInfo::None)
         | SqlType::Decimal(ExactNumberInfo::None)
         | SqlType::Dec(ExactNumberInfo::None) => OPEN_NUMERIC,
+        SqlType::Custom(name, fields) if is_struct(name, fields) => return None,
         SqlType::Custom(name, _) => return custom_choice(&name.to_string().to_lowercase()),
         _ => return None,
     })
@@ -104,6 +108,12 @@ impl TypePlanner for PostgresTypes {
     fn plan_type_field(&self, sql_type: &SqlType) -> PlanResult<Option<FieldRef>> {
         if matches!(sql_type, SqlType::Timestamp(Some(_), _) | SqlType::Time(Some(_), _)) {
             column_type(sql_type).map_err(crate::provider::outside)?;
+        }
+        if let SqlType::Custom(name, fields) = sql_type
+            && is_struct(name, fields)
+        {
+            let data_type = column_type(sql_type).map_err(crate::provider::outside)?;
+            return Ok(Some(Arc::new(Field::new("", data_type, true))));
         }
         let own = || own_choice(sql_type).map(|data_type| Field::new("", data_type, true));
         Ok(catalog_type(sql_type).or_else(own).map(Arc::new))
@@ -187,6 +197,7 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
                 None => return Err(unsupported_type(sql_type)),
             }
         }
+        SqlType::Custom(name, fields) if is_struct(name, fields) => struct_type(&fields.join(", "), sql_type)?,
         SqlType::Custom(name, _) => {
             let message = format!("cannot use type \"{name}\": it does not exist");
             let error = Error::new(ErrorKind::Invalid, "SQL-0104", message).sqlstate("42704");
@@ -194,6 +205,37 @@ pub fn column_type(sql_type: &SqlType) -> Result<DataType> {
         }
         other => return Err(unsupported_type(other)),
     })
+}
+
+fn is_struct(name: &ObjectName, fields: &[String]) -> bool {
+    !fields.is_empty() && name.to_string().eq_ignore_ascii_case(structs::NAME)
+}
+
+/// The type of a STRUCT by the text of its fields.
+///
+/// # Errors
+/// 42701: a name comes twice. 0A000: a field is of a type that is not built. Those of a field's type.
+fn struct_type(fields: &str, sql_type: &SqlType) -> Result<DataType> {
+    let unread = |_| unsupported_type(sql_type);
+    let mut named: Vec<(String, DataType)> = Vec::new();
+    for (name, field) in structs::fields(fields).map_err(unread)? {
+        let name = crate::names::folded(&name);
+        if named.iter().any(|(known, _)| *known == name) {
+            let message = format!("cannot use type {sql_type}: field \"{name}\" is named twice");
+            return Err(Error::new(ErrorKind::Invalid, "SQL-0326", message).sqlstate("42701"));
+        }
+        if crate::lengths::length_max(&field).is_some() {
+            let error = unsupported_type(sql_type).fact("field", &name);
+            return Err(error.attempt("use TEXT: lengths of texts inside a STRUCT are not checked"));
+        }
+        let data_type = column_type(&field).map_err(|error| error.fact("field", &name))?;
+        named.push((name, data_type));
+    }
+    let data_type = record::record_type(named);
+    match record::kept_fields_of(&data_type) {
+        Some(_) => Ok(data_type),
+        None => Err(unsupported_type(sql_type).attempt("give the field another name than json or jsonb")),
+    }
 }
 
 fn unsupported_type(sql_type: &SqlType) -> Error {
@@ -238,6 +280,10 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Struct(_) if json::name_of(data_type).is_some() => {
             json::name_of(data_type).unwrap_or_default().into()
         }
+        DataType::Struct(fields) => {
+            let field = |field: &FieldRef| format!("{} {}", quoted_name(field.name()), type_name(field.data_type()));
+            format!("STRUCT<{}>", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+        }
         DataType::Binary | DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
             "bytea".into()
         }
@@ -248,6 +294,16 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Interval(_) | DataType::Duration(_) => "interval".into(),
         DataType::List(item) | DataType::LargeList(item) => format!("{}[]", type_name(item.data_type())),
         other => other.to_string().to_lowercase(),
+    }
+}
+
+/// A name as SQL text, in quotes where folding would change it.
+fn quoted_name(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let is_word = name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit());
+    match is_word && !name.is_empty() {
+        true => name.to_string(),
+        false => crate::names::quoted(name),
     }
 }
 
@@ -271,6 +327,14 @@ pub fn stored_type(data_type: &DataType) -> Option<DataType> {
             let array = list::array_type(stored_type(item.data_type())?);
             list::element_of(&array)?;
             array
+        }
+        DataType::Struct(fields) if json::name_of(data_type).is_none() => {
+            let kept = fields
+                .iter()
+                .map(|field| Some((field.name().clone(), stored_type(field.data_type())?)));
+            let data_type = record::record_type(kept.collect::<Option<Vec<_>>>()?);
+            record::kept_fields_of(&data_type)?;
+            data_type
         }
         other if cenote_statestore::storable(other) => other.clone(),
         _ => return None,

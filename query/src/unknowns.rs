@@ -13,7 +13,7 @@
 use crate::casts::text::{is_read_here, is_written_here, read_texts, write_texts};
 use crate::pgtext::{TextStyle, parse_scalar};
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
-use cenote_statestore::forms::json;
+use cenote_statestore::forms::{json, record};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, InList};
@@ -23,7 +23,6 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType as SqlType, Expr as Ast, Insert, SelectItem, SetExpr, Value,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 
 /// Gives a quoted text the type of the other side of its operator.
 #[derive(Debug)]
@@ -90,7 +89,12 @@ pub(crate) fn parameter_value(
     data_type: Option<&DataType>,
 ) -> cenote_statestore::Result<ScalarValue> {
     let list = match (value, data_type) {
-        (ScalarValue::Utf8(Some(text)), Some(DataType::List(_))) => array_literal(text),
+        (ScalarValue::Utf8(Some(text)), Some(data_type @ (DataType::List(_) | DataType::Struct(_))))
+            if json::name_of(data_type).is_none() =>
+        {
+            let value = serde_json::from_str(text).ok();
+            value.and_then(|value| literal_of(&value, data_type).flatten())
+        }
         _ => None,
     };
     match list {
@@ -99,20 +103,47 @@ pub(crate) fn parameter_value(
     }
 }
 
-/// The array literal of a JSON list of scalars; `None`: the text is no such list.
-fn array_literal(text: &str) -> Option<String> {
-    let elements: Vec<serde_json::Value> = serde_json::from_str(text).ok()?;
-    let element = |value: &serde_json::Value| match value {
-        serde_json::Value::Null => Some("NULL".to_string()),
-        serde_json::Value::String(text) => {
-            let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-            Some(format!("\"{escaped}\""))
+/// The literal of a JSON list or object for an array or a STRUCT; scalars inside as they are.
+///
+/// # Returns
+/// `None`: it is of another shape, or has a field that the type has not. `Some(None)`: NULL.
+fn literal_of(value: &serde_json::Value, data_type: &DataType) -> Option<Option<String>> {
+    use serde_json::Value;
+    match (value, data_type) {
+        (Value::Null, _) => Some(None),
+        (value, data_type) if json::name_of(data_type).is_some() => Some(Some(value.to_string())),
+        (Value::Array(elements), DataType::List(item)) => {
+            let element = |value: &Value| {
+                let text = literal_of(value, item.data_type())?;
+                Some(text.map_or("NULL".to_string(), |text| match value {
+                    Value::Bool(_) | Value::Number(_) => text,
+                    _ => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+                }))
+            };
+            let elements: Vec<String> = elements.iter().map(element).collect::<Option<_>>()?;
+            Some(Some(format!("{{{}}}", elements.join(","))))
         }
-        serde_json::Value::Bool(_) | serde_json::Value::Number(_) => Some(value.to_string()),
-        serde_json::Value::Array(_) | serde_json::Value::Object(_) => None,
-    };
-    let elements: Vec<String> = elements.iter().map(element).collect::<Option<_>>()?;
-    Some(format!("{{{}}}", elements.join(",")))
+        (Value::Object(members), DataType::Struct(fields)) => {
+            if members.keys().any(|name| fields.find(name).is_none()) {
+                return None;
+            }
+            let mut literal = String::from("(");
+            for (place, field) in fields.iter().enumerate() {
+                if place > 0 {
+                    literal.push(',');
+                }
+                let member = members.get(field.name()).unwrap_or(&Value::Null);
+                let item = literal_of(member, field.data_type())?;
+                record::write_item(&mut literal, item.as_deref());
+            }
+            literal.push(')');
+            Some(Some(literal))
+        }
+        (Value::String(text), _) => Some(Some(text.clone())),
+        (Value::Bool(_) | Value::Number(_), DataType::List(_) | DataType::Struct(_)) => None,
+        (Value::Bool(_) | Value::Number(_), _) => Some(Some(value.to_string())),
+        (Value::Array(_) | Value::Object(_), _) => None,
+    }
 }
 
 /// A quoted text as a value of a type, if that is one of those that need it.
@@ -184,11 +215,7 @@ pub(crate) fn type_values(columns: &SchemaRef, insert: &mut Insert) {
 
 fn sql_type_of(data_type: &DataType) -> Option<SqlType> {
     let name = crate::types::type_name(data_type);
-    let parsed = || {
-        Parser::new(&crate::parse::Postgres)
-            .try_with_sql(&name)?
-            .parse_data_type()
-    };
+    let parsed = || crate::parse::structs::parse_type(&name);
     is_read_here(data_type).then(parsed)?.ok()
 }
 
@@ -225,7 +252,12 @@ fn type_body(body: &mut SetExpr, types: &[Option<SqlType>]) {
 
 fn cast_text(cell: &mut Ast, wanted: &Option<SqlType>) {
     let is_text = matches!(cell, Ast::Value(value) if is_quoted(&value.value));
-    if let (true, Some(data_type)) = (is_text, wanted) {
+    // A row takes the names and types of the column's fields, so that rows beside it are of one type.
+    let is_struct = matches!(wanted, Some(SqlType::Custom(_, fields)) if !fields.is_empty());
+    let is_row = is_struct
+        && !matches!(cell, Ast::Value(value) if matches!(value.value, Value::Null | Value::Placeholder(_)))
+        && !crate::dml::is_default(cell);
+    if let (true, Some(data_type)) = (is_text || is_row, wanted) {
         *cell = Ast::Cast {
             kind: CastKind::Cast,
             expr: Box::new(cell.clone()),
@@ -246,16 +278,25 @@ fn is_quoted(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_statestore::forms::list;
 
     #[test]
-    fn lists_of_json_become_array_literals() {
-        assert_eq!(array_literal("[1, null, true]").as_deref(), Some("{1,NULL,true}"));
-        assert_eq!(array_literal("[]").as_deref(), Some("{}"));
+    fn json_becomes_literals_of_arrays_and_structs() {
+        let literal = |text: &str, data_type: &DataType| {
+            let value = serde_json::from_str(text).ok()?;
+            literal_of(&value, data_type).flatten()
+        };
+        let numbers = list::array_type(DataType::Int64);
+        assert_eq!(literal("[1, null, true]", &numbers).as_deref(), Some("{1,NULL,true}"));
+        assert_eq!(literal("[]", &numbers).as_deref(), Some("{}"));
         assert_eq!(
-            array_literal(r#"["a\\\"b", "NULL"]"#).as_deref(),
+            literal(r#"["a\\\"b", "NULL"]"#, &list::array_type(DataType::Utf8)).as_deref(),
             Some(r#"{"a\\\"b","NULL"}"#)
         );
-        assert_eq!(array_literal("[[1]]"), None);
-        assert_eq!(array_literal("{1}"), None);
+        assert_eq!(literal("[[1]]", &numbers), None);
+        assert_eq!(literal("{1}", &numbers), None);
+        let pair = record::record_type([("a", DataType::Int64), ("b", DataType::Utf8)]);
+        assert_eq!(literal(r#"{"b": "x, y"}"#, &pair).as_deref(), Some(r#"(,"x, y")"#));
+        assert_eq!(literal(r#"{"c": 1}"#, &pair), None);
     }
 }

@@ -12,6 +12,7 @@
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use cenote_statestore::forms::json;
+use cenote_statestore::forms::record::fields_of;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, JoinConstraint, ScalarValue};
@@ -207,6 +208,7 @@ fn is_comparison(op: Operator) -> bool {
 /// Whether the bits of equal values can differ.
 fn is_wrapped(expr: &Expr, schema: &DFSchema) -> bool {
     is_float(expr, schema)
+        || crate::structs::is_struct(expr, schema)
         || expr
             .get_type(schema)
             .is_ok_and(|data_type| crate::keys::keyless(&data_type).is_some())
@@ -229,6 +231,7 @@ pub(crate) fn wrapped(expr: Expr, schema: &DFSchema) -> Expr {
     match expr.get_type(schema) {
         Ok(DataType::Interval(_)) => return crate::spans::length_of(expr),
         Ok(data_type) if json::name_of(&data_type) == Some("jsonb") => return crate::json_parts::value_of(expr),
+        Ok(data_type) if fields_of(&data_type).is_some() => return crate::structs::order_of(expr),
         _ => {}
     }
     let is_wrapped = matches!(&expr, Expr::ScalarFunction(call) if call.name() == NAME);

@@ -47,7 +47,7 @@ pub fn storable(data_type: &DataType) -> bool {
             | Binary
     ) || *data_type == UUID
         || json::name_of(data_type).is_some()
-        || list::element_of(data_type).is_some()
+        || list::is_kept_as_bytes(data_type)
 }
 
 /// One growable column.
@@ -66,7 +66,7 @@ enum Values {
     Long(Vec<i64>),
     Wide(Vec<i128>),
     Bytes(ByteValues),
-    /// Lists, as bytes.
+    /// Lists and structs, as bytes.
     Lists(ByteValues, Box<ListBytes>),
 }
 
@@ -218,7 +218,7 @@ impl<'a> ArrayView<'a> {
                 ViewValues::Text(array.as_struct().column(0).as_string::<i32>())
             }
             Utf8 => ViewValues::Text(array.as_string::<i32>()),
-            List(_) if list::element_of(array.data_type()).is_some() => {
+            List(_) | Struct(_) if list::is_kept_as_bytes(array.data_type()) => {
                 ViewValues::OwnedBinary(ListBytes::new(array.data_type()).encode(array))
             }
             Binary => ViewValues::Binary(array.as_binary::<i32>()),
@@ -290,10 +290,10 @@ impl Column {
             Decimal128(_, _) | Interval(_) => Values::Wide(Vec::new()),
             uuid if *uuid == UUID => Values::Wide(Vec::new()),
             Utf8 | Binary => Values::Bytes(ByteValues::default()),
-            List(_) if list::element_of(data_type).is_some() => {
+            Struct(_) if json::name_of(data_type).is_some() => Values::Bytes(ByteValues::default()),
+            List(_) | Struct(_) if list::is_kept_as_bytes(data_type) => {
                 Values::Lists(ByteValues::default(), Box::new(ListBytes::new(data_type)))
             }
-            Struct(_) if json::name_of(data_type).is_some() => Values::Bytes(ByteValues::default()),
             other => panic!("a column of type {other} reached the store without being planned for it"),
         };
         Column {

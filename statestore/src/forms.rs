@@ -1,8 +1,8 @@
 //! Written forms of the values that Arrow has no reader for: what doors for SQL and doors for files both read.
 //!
 //! # Owns
-//! PostgreSQL's input and output of UUID ([`uuid`]), its input of INTERVAL ([`interval`]), JSON ([`json`]) and
-//! literals of arrays ([`list`]). A reader says what kind
+//! PostgreSQL's input and output of UUID ([`uuid`]), its input of INTERVAL ([`interval`]), JSON ([`json`]),
+//! literals of arrays ([`list`]) and of STRUCT ([`record`]). A reader says what kind
 //! of fault a text has ([`Malformed`]) and no more.
 //!
 //! # Not here
@@ -11,6 +11,7 @@
 pub mod interval;
 pub mod json;
 pub mod list;
+pub mod record;
 pub mod uuid;
 
 /// Why a text is no value of a type.

@@ -156,7 +156,7 @@ fn hash_column(hashes: &mut [u64], column: &ArrayRef) {
             let texts = json::texts_of(column);
             each_bytes(hashes, texts.iter().map(|text| text.map(str::as_bytes)));
         }
-        DataType::List(_) if list::element_of(array.data_type()).is_some() => {
+        DataType::List(_) | DataType::Struct(_) if list::is_kept_as_bytes(array.data_type()) => {
             let bytes = ListBytes::new(array.data_type()).encode(column);
             let valid = |row: usize| column.is_valid(row).then(|| bytes.value(row));
             each_bytes(hashes, (0..column.len()).map(valid));

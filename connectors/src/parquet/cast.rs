@@ -10,6 +10,7 @@
 //! | strings | UUID, TIME, INTERVAL, JSON, JSONB in the forms of the text formats (else: the row is bad) |
 //! | byte arrays of 16 bytes | UUID |
 //! | lists | arrays of one dimension, element by element (one does not fit: the row is bad) |
+//! | structs | STRUCT, field by field by their names; a field that the file has not is NULL (one does not fit: the row is bad) |
 //! | times of day | TIME; nanoseconds are rounded |
 //! | byte arrays | BYTEA, TEXT (not UTF-8: the row is bad) |
 //! | booleans | BOOLEAN |
@@ -19,14 +20,15 @@
 use crate::column::Column;
 use crate::fault::Refusal;
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float32Array, IntervalMonthDayNanoArray, ListArray, Time64MicrosecondArray,
+    Array, ArrayRef, AsArray, Float32Array, IntervalMonthDayNanoArray, ListArray, StructArray, Time64MicrosecondArray,
     TimestampMicrosecondArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{
-    DataType, Date32Type, Field, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
+    DataType, Date32Type, Field, FieldRef, Fields, Float32Type, Float64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
+    TimestampNanosecondType,
 };
 use cenote_statestore::forms::json;
 use cenote_statestore::forms::uuid::UUID;
@@ -51,6 +53,8 @@ pub(crate) enum Cast {
     Read,
     /// Arrays, element by element.
     Elements,
+    /// Structs, field by field.
+    Fields,
 }
 
 impl Cast {
@@ -77,7 +81,16 @@ impl Cast {
             (Utf8 | LargeUtf8 | Utf8View, Utf8 | Binary) => Some(Cast::Total),
             (Utf8 | LargeUtf8 | Utf8View, Time64(_) | Interval(_)) => Some(Cast::Read),
             (Utf8 | LargeUtf8 | Utf8View, to) if *to == UUID || json::name_of(to).is_some() => Some(Cast::Read),
-            (Utf8 | LargeUtf8 | Utf8View, List(_)) => Some(Cast::Read),
+            (Utf8 | LargeUtf8 | Utf8View, List(_) | Struct(_)) => Some(Cast::Read),
+            (Struct(from), Struct(to)) => {
+                let mut known = to
+                    .iter()
+                    .filter_map(|field| Some((named(from, field.name())?.1, field)));
+                let reads =
+                    |(from, to): (&FieldRef, &FieldRef)| Cast::between(from.data_type(), to.data_type()).is_some();
+                let has_one = known.clone().next().is_some();
+                (has_one && known.all(reads)).then_some(Cast::Fields)
+            }
             (List(from) | LargeList(from) | FixedSizeList(from, _), List(to)) => {
                 Cast::between(from.data_type(), to.data_type()).map(|_| Cast::Elements)
             }
@@ -97,7 +110,7 @@ impl Cast {
     pub(crate) fn can_refuse(self) -> bool {
         matches!(
             self,
-            Cast::Partial | Cast::Narrowed | Cast::Midnight | Cast::Read | Cast::Elements
+            Cast::Partial | Cast::Narrowed | Cast::Midnight | Cast::Read | Cast::Elements | Cast::Fields
         )
     }
 
@@ -147,6 +160,7 @@ impl Cast {
                 Ok(Arc::new(rounded))
             }
             (Cast::Elements, DataType::List(item)) => elements_as(array, item),
+            (Cast::Fields, DataType::Struct(fields)) => fields_as(array, fields),
             (Cast::Read, _) => read_texts(&cast(array, &DataType::Utf8)?, to),
             (Cast::Narrowed, _) => {
                 let wide = array.as_primitive::<Float64Type>();
@@ -163,7 +177,7 @@ impl Cast {
                     days.unary_opt::<_, TimestampMicrosecondType>(|day| i64::from(day).checked_mul(86_400_000_000));
                 Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
             }
-            (Cast::Rounded | Cast::Midnight | Cast::Elements, _) => Err(format!("cannot read as {to}")),
+            (Cast::Rounded | Cast::Midnight | Cast::Elements | Cast::Fields, _) => Err(format!("cannot read as {to}")),
         }
     }
 }
@@ -188,6 +202,39 @@ fn elements_as(lists: &ArrayRef, item: &FieldRef) -> Result<ArrayRef, String> {
     let kept = Some(kept).filter(|kept| kept.null_count() > 0);
     let lists = ListArray::try_new(item.clone(), plain.offsets().clone(), elements, kept).map_err(text)?;
     Ok(Arc::new(lists))
+}
+
+/// The field of a name, else the first whose name differs in case only, with its place.
+fn named<'a>(fields: &'a Fields, name: &str) -> Option<(usize, &'a FieldRef)> {
+    let folded = || {
+        let mut fields = fields.iter().enumerate();
+        fields.find(|(_, field)| field.name().eq_ignore_ascii_case(name))
+    };
+    fields.find(name).or_else(folded)
+}
+
+/// Structs with other fields; a struct is NULL if one of its fields has no counterpart.
+fn fields_as(structs: &ArrayRef, to: &Fields) -> Result<ArrayRef, String> {
+    let structs = structs.as_struct();
+    let mut kept: Vec<bool> = (0..structs.len()).map(|row| structs.is_valid(row)).collect();
+    let mut columns = Vec::with_capacity(to.len());
+    for field in to {
+        let Some((place, from)) = named(structs.fields(), field.name()) else {
+            columns.push(arrow::array::new_null_array(field.data_type(), structs.len()));
+            continue;
+        };
+        let given = structs.column(place);
+        let inner = Cast::between(from.data_type(), field.data_type()).ok_or("a field cannot be read")?;
+        let column = inner.apply(given, field.data_type())?;
+        for (row, kept) in kept.iter_mut().enumerate() {
+            *kept &= column.is_valid(row) || given.is_null(row);
+        }
+        columns.push(column);
+    }
+    let nulls = Some(NullBuffer::from(kept)).filter(|nulls| nulls.null_count() > 0);
+    let rows = structs.len();
+    let structs = StructArray::try_new_with_length(to.clone(), columns, nulls, rows);
+    Ok(Arc::new(structs.map_err(|error| error.to_string())?))
 }
 
 /// Texts as values of a type, by the rules of the text formats.

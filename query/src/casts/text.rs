@@ -1,13 +1,15 @@
 //! Casts from and to text, in PostgreSQL's forms.
 //!
 //! Text becomes a value of any type by [`crate::pgtext`], with PostgreSQL's errors; values whose form in Arrow is another
-//! become the text that a client would be shown. Arrays of one type become arrays of another by their elements. None of these forms depends on a session's settings.
+//! become the text that a client would be shown. Arrays of one type become arrays of another by their elements, structs by their fields. None of these forms depends on a session's settings.
 
 use crate::pgtext::{Formatter, TextStyle, parse_array};
+use crate::structs::{fields_as, not_castable};
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use cenote_statestore::forms::json;
+use cenote_statestore::forms::record::fields_of;
 use cenote_statestore::forms::uuid::UUID;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
@@ -17,12 +19,16 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
+}
+
 /// Whether texts of the type are read by PostgreSQL's rules and not by Arrow's.
 pub(crate) fn is_read_here(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Time64(_) | DataType::Interval(_))
         || *data_type == UUID
         || json::name_of(data_type).is_some()
-        || matches!(data_type, DataType::List(_))
+        || matches!(data_type, DataType::List(_) | DataType::Struct(_))
 }
 
 /// Whether the type's text is that of PostgreSQL's output, made here.
@@ -57,6 +63,11 @@ pub(super) fn cast_of(expr: &Expr, from: &DataType, to: &DataType) -> Option<Exp
         (DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8, to) => reads_text(to),
         (from, DataType::Utf8) => writes_text(from),
         (DataType::List(from), DataType::List(to)) => from.data_type() != to.data_type(),
+        (DataType::Struct(_), DataType::Struct(_)) if fields_of(from).is_some() && fields_of(to).is_some() => {
+            from != to
+        }
+        // What can be no STRUCT: refused.
+        (from, DataType::Struct(_)) if fields_of(to).is_some() => *from != DataType::Null && from != to,
         // One kind of JSON as the other.
         (from, to) if json::name_of(from).is_some() && json::name_of(to).is_some() => from != to,
         _ => false,
@@ -117,6 +128,10 @@ impl TextCast {
         let converted = match self.to {
             DataType::Utf8 => write_texts(array),
             DataType::List(ref item) if matches!(array.data_type(), DataType::List(_)) => elements_as(array, item),
+            DataType::Struct(ref to) if fields_of(array.data_type()).is_some() => fields_as(array, to),
+            DataType::Struct(_) if fields_of(&self.to).is_some() && !is_text(array.data_type()) => {
+                Err(not_castable(array.data_type(), &self.to))
+            }
             _ if json::name_of(array.data_type()).is_some() => {
                 let texts: ArrayRef = Arc::new(json::texts_of(array));
                 read_texts(&texts, &self.to)

@@ -124,7 +124,7 @@ fn position_of(table: &Table, name: &ObjectName) -> Result<usize> {
 }
 
 /// Whether an expression is the word DEFAULT.
-pub(super) fn is_default(expr: &Expr) -> bool {
+pub(crate) fn is_default(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 

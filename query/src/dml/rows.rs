@@ -4,10 +4,12 @@ use crate::casts::text::{elements_as, read_texts, reads_text};
 use crate::catalog::Table;
 use crate::database::Database;
 use crate::error::from_datafusion;
+use crate::structs::fields_as;
 use crate::types::{OPEN_NUMERIC, OPEN_SCALE};
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use cenote_statestore::forms::record::fields_of;
 use cenote_statestore::{Changes, Error, ErrorKind, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -58,6 +60,12 @@ pub(crate) fn assign(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         && reads_text(to)
     {
         return read_texts(array, to).map_err(|error| error.fact("column", field.name()));
+    }
+    if let (DataType::Struct(_), DataType::Struct(fields)) = (array.data_type(), field.data_type())
+        && fields_of(array.data_type()).is_some()
+        && fields_of(field.data_type()).is_some()
+    {
+        return fields_as(array, fields).map_err(|error| error.fact("column", field.name()));
     }
     if let (DataType::List(_), DataType::List(item)) = (array.data_type(), field.data_type()) {
         return elements_as(array, item).map_err(|error| error.fact("column", field.name()));

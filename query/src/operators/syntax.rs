@@ -4,8 +4,8 @@ use super::precedence;
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    GroupByExpr, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    AccessExpr, BinaryOperator, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, GroupByExpr, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -101,6 +101,10 @@ impl VisitorMut for Rewriter {
                 let message = "cannot use type \"char\": it is a type of the system catalog only";
                 return ControlFlow::Break(Error::new(ErrorKind::Unsupported, "SQL-0105", message));
             }
+            Ast::CompoundFieldAccess { root, access_chain } => {
+                name_fields(root, access_chain);
+                None
+            }
             Ast::Function(function) => of_function(function),
             _ => None,
         };
@@ -108,6 +112,20 @@ impl VisitorMut for Rewriter {
             *expr = rewritten;
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Gives the names of fields the form that the planner knows them by; those that follow a bare name are its own.
+fn name_fields(root: &Ast, accesses: &mut [AccessExpr]) {
+    let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Ast::Identifier(_)));
+    let start = match root {
+        Ast::Identifier(_) => accesses.iter().position(|access| !is_name(access)),
+        _ => Some(0),
+    };
+    for access in accesses.iter_mut().skip(start.unwrap_or(usize::MAX)) {
+        if let AccessExpr::Dot(Ast::Identifier(name)) = access {
+            *access = AccessExpr::Dot(text(crate::names::folded(name)));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::oids::Oid;
 use super::relations::{Key, Relation, SystemCatalog};
-use crate::pgtype::PgType;
+use crate::pgtype::{self, PgType};
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, StringArray, new_null_array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type};
@@ -301,12 +301,16 @@ fn current_setting(relations: &SystemCatalog, arguments: &[ArrayRef], _: usize) 
     Ok(Arc::new(values.collect::<Result<StringArray>>()?))
 }
 
-fn format_type(_: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
+fn format_type(catalog: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let (oids, modifiers) = (numbers(&arguments[0])?, numbers(&arguments[1])?);
     let name = |(oid, modifier): (Option<i64>, Option<i64>)| {
         let oid = u32::try_from(oid?).ok()?;
         let modifier = modifier.and_then(|modifier| i32::try_from(modifier).ok()).unwrap_or(-1);
         match PgType::from_oid(oid) {
+            Some(pg) if matches!(pg.oid, pgtype::oid::RECORD | pgtype::oid::RECORD_ARRAY) => {
+                let known = usize::try_from(modifier).ok().and_then(|at| catalog.structs.get(at));
+                Some(known.cloned().unwrap_or_else(|| pg.display(-1)))
+            }
             Some(pg) => Some(pg.display(modifier)),
             None => Some(super::names::type_name(oid as Oid).unwrap_or("???").to_string()),
         }

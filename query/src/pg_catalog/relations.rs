@@ -4,8 +4,9 @@ use super::oids::{self, Oid, Part};
 use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Index, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition};
 use crate::pgtype::{ColumnType, oid};
 use crate::plan::ReadView;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use cenote_statestore::Result;
+use cenote_statestore::forms::record;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use tokio::sync::OnceCell;
@@ -58,6 +59,8 @@ impl Kind {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) column_type: ColumnType,
+    /// The type's name where its OID does not tell: STRUCT, and arrays of it.
+    pub(super) struct_name: Option<String>,
     pub(super) not_null: bool,
     /// SQL text of its default.
     pub(super) default: Option<String>,
@@ -108,6 +111,8 @@ pub(super) struct Relation {
 pub(crate) struct SystemCatalog {
     pub(super) all: Vec<Relation>,
     by_oid: HashMap<Oid, usize>,
+    /// Names of types of STRUCT, by the modifiers of the columns that have them.
+    pub(super) structs: Vec<String>,
     pub(super) settings: Arc<BTreeMap<String, String>>,
 }
 
@@ -127,13 +132,26 @@ impl SystemCatalog {
         Ok(SystemCatalog::new(all, view.settings.clone()))
     }
 
-    fn new(all: Vec<Relation>, settings: Arc<BTreeMap<String, String>>) -> SystemCatalog {
+    /// Types of STRUCT have one OID in common: their modifiers tell them apart, as those of PostgreSQL's records do.
+    fn new(mut all: Vec<Relation>, settings: Arc<BTreeMap<String, String>>) -> SystemCatalog {
+        let mut structs = Vec::new();
+        for column in all.iter_mut().flat_map(|relation| &mut relation.columns) {
+            if let Some(name) = &column.struct_name {
+                column.column_type.typmod = structs.len() as i32;
+                structs.push(name.clone());
+            }
+        }
         let by_oid = all
             .iter()
             .enumerate()
             .map(|(at, relation)| (relation.oid, at))
             .collect();
-        SystemCatalog { all, by_oid, settings }
+        SystemCatalog {
+            all,
+            by_oid,
+            structs,
+            settings,
+        }
     }
 
     /// No relations: what a system table's columns are found with.
@@ -219,10 +237,20 @@ fn columns_of(schema: &Schema, hide_nullability: bool) -> Vec<Column> {
     let column = |field: &arrow::datatypes::FieldRef| Column {
         name: crate::names::shown_name(field.name()).to_string(),
         column_type: ColumnType::of(field),
+        struct_name: struct_name(field.data_type()),
         not_null: !hide_nullability && !field.is_nullable(),
         default: None,
     };
     schema.fields().iter().map(column).collect()
+}
+
+/// The name of a STRUCT or an array of it.
+fn struct_name(data_type: &DataType) -> Option<String> {
+    let is_struct = match data_type {
+        DataType::List(item) => record::fields_of(item.data_type()).is_some(),
+        other => record::fields_of(other).is_some(),
+    };
+    is_struct.then(|| crate::types::type_name(data_type))
 }
 
 /// A column as declared. NUMERIC without precision is kept with one, which is what is told.
@@ -235,6 +263,7 @@ fn declared(column: &ColumnDefinition, schema: &Schema, position: usize) -> Colu
     Column {
         name: column.name.clone(),
         column_type,
+        struct_name: struct_name(schema.field(position).data_type()),
         not_null: column.not_null,
         default: column.default.clone(),
     }

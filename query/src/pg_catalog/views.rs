@@ -111,7 +111,9 @@ pub(super) const VIEWS: &[SystemView] = &[
         "SELECT current_database() AS table_catalog, n.nspname AS table_schema, c.relname AS table_name,
            a.attname AS column_name, CAST(a.attnum AS INT) AS ordinal_position, d.adbin AS column_default,
            CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
-           CASE WHEN t.typcategory = 'A' THEN 'ARRAY' ELSE format_type(a.atttypid, -1) END AS data_type,
+           CASE WHEN t.typcategory = 'A' OR a.atttypid = 2287 THEN 'ARRAY'
+             WHEN a.atttypid = 2249 THEN format_type(a.atttypid, a.atttypmod)
+             ELSE format_type(a.atttypid, -1) END AS data_type,
            CASE WHEN a.atttypid IN (1042, 1043) AND a.atttypmod > 0 THEN a.atttypmod - 4 END
              AS character_maximum_length,
            CASE WHEN a.atttypid IN (25, 1042, 1043) THEN 1073741824 END AS character_octet_length,

@@ -5,7 +5,7 @@ use super::cells::{Cells, Ranges, Values};
 use super::number::write_decimal;
 use crate::pgtype::{ColumnType, PgType, oid};
 use arrow::array::Array;
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use cenote_statestore::{Error, ErrorKind, Result};
 
 /// Writes the cells of one array in binary form.
@@ -22,10 +22,6 @@ impl<'a> BinaryEncoder<'a> {
     pub fn new(field: &Field, array: &'a dyn Array) -> Result<BinaryEncoder<'a>> {
         let pg = ColumnType::of(field).pg;
         let cells = Cells::new(array)?;
-        // Without rows that tell, an empty batch of an odd type is harmless.
-        if matches!(cells.values, Values::Struct(_)) || matches!(pg.oid, oid::RECORD) {
-            return Err(no_binary(&pg));
-        }
         Ok(BinaryEncoder { cells, pg })
     }
 
@@ -79,6 +75,7 @@ fn write_cell(out: &mut Vec<u8>, pg: &PgType, cells: &Cells<'_>, row: usize) -> 
             let element = PgType::from_oid(pg.element).unwrap_or(*pg);
             return write_array(out, &element, ranges, elements, row);
         }
+        Values::Struct(fields) => return write_record(out, fields, row),
         _ => {}
     }
     let values = &cells.values;
@@ -93,6 +90,53 @@ fn write_cell(out: &mut Vec<u8>, pg: &PgType, cells: &Cells<'_>, row: usize) -> 
         _ => write_other(out, pg, values, row)?,
     };
     if written { Ok(()) } else { Err(no_binary(pg)) }
+}
+
+/// The number of fields, then of each its type, its length (-1: NULL) and its bytes.
+fn write_record(out: &mut Vec<u8>, fields: &[(&str, Cells<'_>)], row: usize) -> Result<()> {
+    out.extend_from_slice(&(fields.len() as i32).to_be_bytes());
+    for (_, cells) in fields {
+        let pg = implied_type(&cells.values);
+        out.extend_from_slice(&pg.oid.to_be_bytes());
+        if cells.is_null(row) {
+            out.extend_from_slice(&(-1i32).to_be_bytes());
+            continue;
+        }
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        write_cell(out, &pg, cells, row)?;
+        let length = i32::try_from(out.len() - at - 4).map_err(|_| out_of_range(&pg))?;
+        out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// The type that a field's values are sent as.
+fn implied_type(values: &Values<'_>) -> PgType {
+    let scalar = |oid| PgType::from_oid(oid).unwrap_or_else(|| ColumnType::of_data_type(&DataType::Utf8).pg);
+    scalar(match values {
+        Values::Bool(_) => oid::BOOL,
+        Values::Int8(_) | Values::UInt8(_) | Values::Int16(_) => oid::INT2,
+        Values::UInt16(_) | Values::Int32(_) => oid::INT4,
+        Values::UInt32(_) | Values::UInt64(_) | Values::Int64(_) => oid::INT8,
+        Values::Float32(_) => oid::FLOAT4,
+        Values::Float64(_) => oid::FLOAT8,
+        Values::Decimal32(..) | Values::Decimal64(..) | Values::Decimal128(..) | Values::Decimal256(_) => oid::NUMERIC,
+        Values::Bytes(_) | Values::LargeBytes(_) | Values::BytesView(_) | Values::FixedBytes(_) => oid::BYTEA,
+        Values::Uuid(_) => oid::UUID,
+        Values::Date32(_) => oid::DATE,
+        Values::Time32(..) | Values::Time64(..) => oid::TIME,
+        Values::Timestamp(..) => oid::TIMESTAMP,
+        Values::Timestamptz(..) => oid::TIMESTAMPTZ,
+        Values::IntervalMonths(_) | Values::IntervalDays(_) | Values::Interval(_) | Values::Duration(..) => {
+            oid::INTERVAL
+        }
+        Values::Json(_) => oid::JSON,
+        Values::Struct(_) => oid::RECORD,
+        Values::List(_, elements) => return implied_type(&elements.values).to_array(),
+        Values::Dictionary(_, values) => return implied_type(&values.values),
+        Values::Null | Values::Text(_) | Values::LargeText(_) | Values::TextView(_) => oid::TEXT,
+    })
 }
 
 fn write_integer(out: &mut Vec<u8>, pg: &PgType, values: &Values<'_>, row: usize) -> Result<bool> {

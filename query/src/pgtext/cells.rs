@@ -44,6 +44,8 @@ pub(crate) enum Values<'a> {
     Decimal128(&'a [i128], i8),
     Decimal256(&'a Decimal256Array),
     Text(&'a StringArray),
+    /// Texts of JSON and JSONB.
+    Json(&'a StringArray),
     LargeText(&'a LargeStringArray),
     TextView(&'a StringViewArray),
     Bytes(&'a BinaryArray),
@@ -162,7 +164,7 @@ impl<'a> Values<'a> {
                 Values::List(Ranges::Fixed(length.as_usize()), Box::new(cells))
             }
             DataType::Struct(_) if json::name_of(array.data_type()).is_some() => {
-                Values::Text(array.as_struct().column(0).as_string())
+                Values::Json(array.as_struct().column(0).as_string())
             }
             DataType::Struct(fields) => {
                 let columns = array.as_struct().columns();
@@ -270,7 +272,7 @@ impl<'a> Values<'a> {
     /// The text in this row, if these are texts.
     pub(crate) fn text(&self, row: usize) -> Option<&'a str> {
         match self {
-            Values::Text(array) => Some(array.value(row)),
+            Values::Text(array) | Values::Json(array) => Some(array.value(row)),
             Values::LargeText(array) => Some(array.value(row)),
             Values::TextView(array) => Some(array.value(row)),
             _ => None,

@@ -53,11 +53,7 @@ impl<'a> JsonWriter<'a> {
             .text(row)
             .filter(|_| self.is_json && !self.cells.is_null(row))
         {
-            // Line ends between tokens are blanks like others, and would end a line of NDJSON.
-            Some(text) => out.extend(
-                text.bytes()
-                    .map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }),
-            ),
+            Some(text) => write_embedded(out, text),
             None => write_cell(out, &self.cells, row, self.numbers_raw),
         }
     }
@@ -96,9 +92,16 @@ fn write_cell(out: &mut Vec<u8>, cells: &Cells<'_>, row: usize, raw: bool) {
         Values::Date32(days) => quoted(out, |out| write_date(out, days[row] as i64)),
         Values::List(ranges, elements) => write_list(out, elements, ranges.of(row), raw),
         Values::Struct(fields) => write_object(out, fields, row, raw),
+        Values::Json(texts) => write_embedded(out, texts.value(row)),
         Values::Dictionary(keys, values) => write_cell(out, values, keys[row], raw),
         other => write_plain(out, other, row, raw),
     }
+}
+
+/// JSON inside JSON. Line ends between tokens are blanks like others, and would end a line of NDJSON.
+fn write_embedded(out: &mut Vec<u8>, text: &str) {
+    let blank = |byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
+    out.extend(text.bytes().map(blank));
 }
 
 fn write_plain(out: &mut Vec<u8>, values: &Values<'_>, row: usize, raw: bool) {

@@ -4,6 +4,7 @@ use super::TextStyle;
 use super::read_forms::{read_interval, read_json, read_uuids};
 use super::read_list::read_list;
 use super::read_number::{read_decimals, read_float, read_integer};
+use super::read_record::read_records;
 use super::read_time::{read_date, read_time, read_timestamp};
 use crate::pgtype::ColumnType;
 use arrow::array::{
@@ -89,6 +90,7 @@ pub fn parse_array_in(values: &[Option<&str>], data_type: &DataType, style: &Tex
         DataType::List(item) => read_list(values, item, style),
         uuid if *uuid == UUID => read_uuids(values),
         DataType::Struct(_) if json::name_of(data_type).is_some() => read_json(values, data_type),
+        DataType::Struct(fields) => read_records(values, fields, style),
         other => {
             let message = format!("cannot read text as Arrow type {other}: not supported");
             Err(Error::new(ErrorKind::Unsupported, "VALUE-0007", message))

@@ -1,15 +1,17 @@
 //! Values of two types side by side: NUMERIC beside a float is compared and computed as DOUBLE PRECISION, and DATE
-//! beside a timestamp as that, as in PostgreSQL.
+//! beside a timestamp as that, as in PostgreSQL. Structs become of one type by the places of their fields.
 //!
 //! DataFusion makes NUMERIC of floats, which cuts digits and fails on NaN, and timestamps in nanoseconds of both, which
 //! end in the year 2262.
 
 use arrow::datatypes::DataType;
+use cenote_statestore::forms::record::fields_of;
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::prelude::cast;
+use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
 /// Functions whose arguments are values of one kind.
@@ -26,6 +28,13 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
         {
             let [left, right] = together([*left, *right], schema, !op.is_numerical_operators());
             let [left, right] = with_doubles([left, right], schema);
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+                && crate::structs::is_struct(&left, schema) =>
+        {
+            let [left, right] = together([*left, *right], schema, true);
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
         }
         Expr::Between(between) => {
@@ -110,7 +119,13 @@ fn with_doubles<const N: usize>(exprs: [Expr; N], schema: &DFSchema) -> [Expr; N
 /// - `dates`: whether DATE is to become a timestamp beside one; in arithmetic it stays.
 fn together_all(exprs: Vec<Expr>, schema: &DFSchema, dates: bool) -> Vec<Expr> {
     let types: Vec<Option<DataType>> = exprs.iter().map(|expr| expr.get_type(schema).ok()).collect();
-    let casts: Vec<Option<DataType>> = targets(&types, dates);
+    let mut casts: Vec<Option<DataType>> = targets(&types, dates);
+    let mut structs = types.iter().flatten().filter(|found| fields_of(found).is_some());
+    if let Some(first) = structs.next() {
+        let is_text = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
+        let texts = exprs.iter().zip(&mut casts).filter(|(expr, _)| is_text(expr));
+        texts.for_each(|(_, to)| *to = Some(first.clone()));
+    }
     let pairs = exprs.into_iter().zip(casts);
     pairs
         .map(|(expr, to)| match to {
@@ -127,7 +142,16 @@ fn targets(types: &[Option<DataType>], dates: bool) -> Vec<Option<DataType>> {
         .iter()
         .flatten()
         .find(|found| matches!(found, DataType::Timestamp(_, _)));
+    let mut structs = types.iter().flatten().filter(|found| fields_of(found).is_some());
+    let structure = structs.next().and_then(|first| {
+        let first = Ok(first.clone());
+        let common = structs.fold(first, |common, other| crate::structs::common_type(&common?, other));
+        common.ok()
+    });
     let target = |found: &Option<DataType>| match found {
+        Some(data_type @ DataType::Struct(_)) if fields_of(data_type).is_some() => {
+            structure.clone().filter(|to| found.as_ref() != Some(to))
+        }
         Some(DataType::Decimal128(_, _)) if has_float => Some(DataType::Float64),
         Some(DataType::Date32) if dates => timestamp.cloned(),
         _ => None,

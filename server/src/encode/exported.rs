@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | UUID | 16 bytes, extension `arrow.uuid` | the same |
 //! | JSON, JSONB | text, extension `arrow.json` | the same |
+//! | STRUCT, arrays | the same, their parts by these rules | the same |
 //! | INTERVAL | months, days, nanoseconds | text in PostgreSQL's form: Parquet's own type has milliseconds only |
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, RecordBatchOptions, StringArray, StructArray};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use cenote_query::pgtext::{Formatter, TextStyle};
 use cenote_statestore::Result;
 use cenote_statestore::forms::json;
@@ -73,6 +74,14 @@ fn exported_field(field: &Field, target: Target) -> Field {
         DataType::Struct(_) if json::name_of(field.data_type()).is_some() => {
             extension(field.with_data_type(DataType::Utf8), "arrow.json")
         }
+        DataType::Struct(fields) => {
+            let fields: Fields = fields.iter().map(|field| exported_field(field, target)).collect();
+            field.with_data_type(DataType::Struct(fields))
+        }
+        DataType::List(item) => {
+            let item = Arc::new(exported_field(item, target));
+            field.with_data_type(DataType::List(item))
+        }
         _ => field,
     }
 }
@@ -87,6 +96,23 @@ fn exported_column(column: &ArrayRef, target: Target) -> Result<ArrayRef> {
     match column.data_type() {
         DataType::Interval(_) if target == Target::Parquet => texts_of(column),
         DataType::Struct(_) if json::name_of(column.data_type()).is_some() => Ok(Arc::new(json::texts_of(column))),
+        DataType::Struct(fields) => {
+            let structs = column.as_struct();
+            let fields: Fields = fields.iter().map(|field| exported_field(field, target)).collect();
+            let columns = structs.columns().iter().map(|column| exported_column(column, target));
+            let (columns, nulls) = (columns.collect::<Result<Vec<_>>>()?, structs.nulls().cloned());
+            let rows = structs.len();
+            Ok(Arc::new(StructArray::try_new_with_length(
+                fields, columns, nulls, rows,
+            )?))
+        }
+        DataType::List(item) => {
+            let lists = column.as_list::<i32>();
+            let item = Arc::new(exported_field(item, target));
+            let elements = exported_column(lists.values(), target)?;
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            Ok(Arc::new(ListArray::try_new(item, offsets, elements, nulls)?))
+        }
         _ => Ok(column.clone()),
     }
 }

@@ -8,7 +8,7 @@ use super::respond;
 use crate::encode::write_json_text;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use cenote_query::pgtype::ColumnType;
+use cenote_query::pgtype::shown_type;
 use cenote_query::{Readable, ReadableKind};
 use std::borrow::Cow;
 use std::io::Write;
@@ -49,7 +49,7 @@ fn write_readable(out: &mut Vec<u8>, readable: &Readable) {
         out.extend_from_slice(if index > 0 { b",{\"name\":" } else { b"{\"name\":" });
         write_json_text(out, field.name());
         out.extend_from_slice(b",\"type\":");
-        write_json_text(out, &ColumnType::of(field).display());
+        write_json_text(out, &shown_type(field));
         write!(out, ",\"nullable\":{}}}", field.is_nullable()).expect("a Vec takes every write");
     }
     let (rows, bytes, epoch) = (readable.rows, readable.bytes, readable.epoch);

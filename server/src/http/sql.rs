@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, Response, StatusCode};
-use cenote_query::pgtype::ColumnType;
+use cenote_query::pgtype::shown_type;
 use cenote_query::{CopyIn, Outcome, Rows, Session, Statement, TransactionStatus};
 use cenote_statestore::{Epoch, Error, ErrorKind};
 use datafusion::scalar::ScalarValue;
@@ -269,7 +269,7 @@ async fn collect(mut rows: Rows, epoch: Epoch, numbers: Numbers, limit: usize) -
         json.extend_from_slice(if index > 0 { b",{\"name\":" } else { b"{\"name\":" });
         write_json_text(&mut json, field.name());
         json.extend_from_slice(b",\"type\":");
-        write_json_text(&mut json, &ColumnType::of(field).display());
+        write_json_text(&mut json, &shown_type(field));
         json.push(b'}');
     }
     json.extend_from_slice(b"],\"rows\":[");

@@ -2,7 +2,7 @@
 
 use super::rows::{ColumnFormat, RowSource};
 use super::session::Statement;
-use cenote_query::pgtype::ColumnType;
+use cenote_query::pgtype::{ColumnType, shown_type};
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
@@ -48,7 +48,7 @@ pub(super) fn check_columns(described: Option<&SchemaRef>, given: &Schema) -> Re
         let columns = schema
             .fields()
             .iter()
-            .map(|field| format!("{} {}", field.name(), ColumnType::of(field).display()));
+            .map(|field| format!("{} {}", field.name(), shown_type(field)));
         columns.collect::<Vec<_>>().join(", ")
     };
     let error = Error::new(ErrorKind::Invalid, "PG-0015", "cached plan must not change result type").sqlstate("0A000");

@@ -3,6 +3,7 @@
 //! # Not here
 //! Reading elements as their type: `query::pgtext` and `connectors::column`.
 
+use super::record;
 use super::uuid::UUID;
 use arrow::array::{ArrayRef, BinaryArray, new_empty_array};
 use arrow::datatypes::{DataType, Field, TimeUnit};
@@ -42,10 +43,15 @@ fn is_element(data_type: &DataType) -> bool {
             | Utf8
             | Binary
     );
-    is_plain || *data_type == UUID
+    is_plain || *data_type == UUID || record::kept_fields_of(data_type).is_some()
 }
 
-/// Turns lists of one type into bytes and back.
+/// Whether values of a type are kept as bytes of [`ListBytes`]: arrays, and STRUCT.
+pub fn is_kept_as_bytes(data_type: &DataType) -> bool {
+    element_of(data_type).is_some() || record::kept_fields_of(data_type).is_some()
+}
+
+/// Turns lists, or structs, of one type into bytes and back.
 #[derive(Debug)]
 pub struct ListBytes(RowConverter);
 
@@ -53,7 +59,7 @@ impl ListBytes {
     /// For lists of a type.
     ///
     /// # Panics
-    /// If [`element_of`] knows no such list.
+    /// If [`is_kept_as_bytes`] knows no such type.
     pub fn new(data_type: &DataType) -> ListBytes {
         let converter = RowConverter::new(vec![SortField::new(data_type.clone())]);
         ListBytes(converter.expect("lists of these elements have rows"))
