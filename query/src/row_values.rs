@@ -21,10 +21,7 @@ use std::ops::ControlFlow;
 /// `Invalid` 42601: rows of different lengths are compared.
 pub(crate) fn compare_fields(statement: &mut Statement) -> Result<()> {
     match walk::change(statement, &mut Rows) {
-        ControlFlow::Continue(()) => {
-            let _ = walk::change(statement, &mut Values);
-            Ok(())
-        }
+        ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -51,7 +48,11 @@ impl VisitorMut for Rows {
     }
 }
 
-/// Gives rows that are values a form that takes any expression.
+/// Gives the rows that are left, which are values, a form that takes any expression.
+pub(crate) fn name_rest(statement: &mut Statement) {
+    let _ = walk::change(statement, &mut Values);
+}
+
 struct Values;
 
 impl VisitorMut for Values {
