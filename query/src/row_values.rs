@@ -5,7 +5,7 @@
 //! only where it decides, as in PostgreSQL. A row that is a function's argument becomes a call of `struct`.
 //!
 //! # Not here
-//! Rows against a subquery. A row that is a column is refused in views, for want of a type.
+//! Rows against a subquery. Rows as values: [`crate::structs`].
 
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
