@@ -141,7 +141,7 @@ fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let message = format!("cannot plan query: its subqueries make a plan of more than {NODES_MAX} nodes");
-    let error = Error::new(ErrorKind::Invalid, "SQL-0322", message).sqlstate("54001");
+    let error = Error::new(ErrorKind::Invalid, "SQL-0327", message).sqlstate("54001");
     Err(crate::provider::outside(error.attempt(
         "fewer subqueries in one statement: join their tables, or give parts of the query views of their own",
     )))

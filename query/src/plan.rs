@@ -212,6 +212,7 @@ impl ReadView {
         crate::using::name_merged(&mut ast, &self.catalog)?;
         crate::row_values::compare_fields(&mut ast)?;
         crate::operators::rewrite(&mut ast, false)?;
+        crate::row_values::name_rest(&mut ast);
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));

@@ -5,7 +5,7 @@
 //! only where it decides, as in PostgreSQL. A row that is a function's argument becomes a call of `struct`.
 //!
 //! # Not here
-//! Rows against a subquery. A row that is a column is refused in views, for want of a type.
+//! Rows against a subquery. Rows as values: [`crate::structs`].
 
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -21,10 +21,7 @@ use std::ops::ControlFlow;
 /// `Invalid` 42601: rows of different lengths are compared.
 pub(crate) fn compare_fields(statement: &mut Statement) -> Result<()> {
     match walk::change(statement, &mut Rows) {
-        ControlFlow::Continue(()) => {
-            let _ = walk::change(statement, &mut Values);
-            Ok(())
-        }
+        ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
@@ -51,7 +48,11 @@ impl VisitorMut for Rows {
     }
 }
 
-/// Gives rows that are values a form that takes any expression.
+/// Gives the rows that are left, which are values, a form that takes any expression.
+pub(crate) fn name_rest(statement: &mut Statement) {
+    let _ = walk::change(statement, &mut Values);
+}
+
 struct Values;
 
 impl VisitorMut for Values {

@@ -189,11 +189,12 @@ def test_drivers_send_and_take_them(server, db, name):
         host, port = server.doors["pg"]
         connection = await asyncpg.connect(host=host, port=port, user="cenote", database="cenote", timeout=10)
         try:
-            return await connection.fetch(f"SELECT id, s FROM {name} WHERE id < 3 ORDER BY id")
+            await connection.execute(f"INSERT INTO {name} VALUES ($1, $2)", 7, "(7,async)")
+            return await connection.fetch(f"SELECT id, s FROM {name} WHERE id < 3 OR s = $1 ORDER BY id", "(7,async)")
         finally:
             await connection.close()
 
-    assert [(row["id"], tuple(row["s"])) for row in asyncio.run(ask())] == [(1, (1, "x")), (2, (2, "u"))]
+    assert [(row["id"], tuple(row["s"])) for row in asyncio.run(ask())] == [(1, (1, "x")), (2, (2, "u")), (7, (7, "async"))]
     assert '(3,"tuple, ""q""")' in server.psql(f"SELECT s FROM {name} WHERE id = 3")
     assert "STRUCT<a integer, b text>" in server.psql(f"\\d {name}")
 

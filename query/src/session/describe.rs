@@ -6,6 +6,7 @@ use crate::error::from_datafusion;
 use crate::parse::{Parsed, Statement};
 use arrow::datatypes::{DataType, SchemaRef};
 use cenote_statestore::Result;
+use cenote_statestore::forms::record;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
@@ -113,6 +114,18 @@ fn coerced(state: &SessionState, plan: LogicalPlan) -> LogicalPlan {
     analyzed.unwrap_or(plan)
 }
 
+/// What a parameter of a type is sent as: drivers have no form of an anonymous STRUCT, so its literal is asked for.
+fn sent_as(data_type: DataType) -> DataType {
+    let element = match &data_type {
+        DataType::List(item) => item.data_type(),
+        other => other,
+    };
+    match record::fields_of(element) {
+        Some(_) => DataType::Utf8,
+        None => data_type,
+    }
+}
+
 /// Types of `$1`, `$2` ...: the client's, then those inferred, else text.
 fn parameter_types(inferred: &HashMap<String, Option<DataType>>, hints: &[Option<DataType>]) -> Vec<DataType> {
     let highest = inferred
@@ -122,8 +135,8 @@ fn parameter_types(inferred: &HashMap<String, Option<DataType>>, hints: &[Option
     (1..=highest.unwrap_or(0).max(hints.len()))
         .map(|number| {
             let hint = hints.get(number - 1).cloned().flatten();
-            hint.or_else(|| inferred.get(&format!("${number}")).cloned().flatten())
-                .unwrap_or(DataType::Utf8)
+            let inferred = inferred.get(&format!("${number}")).cloned().flatten();
+            hint.or(inferred.map(sent_as)).unwrap_or(DataType::Utf8)
         })
         .collect()
 }

@@ -42,6 +42,13 @@ fn fields_of_a_null_are_null_and_null_tests_look_at_fields() {
         Some((None, None)),
         Some((Some(1), Some(1.0))),
     ]);
+    let shown = structs.as_struct().columns().to_vec();
+    let hidden = StructArray::new(
+        structs.as_struct().fields().clone(),
+        shown,
+        Some(NullBuffer::new_null(4)),
+    );
+    assert_eq!(field_of(&hidden, "a").unwrap().null_count(), 4);
     let a = field_of(structs.as_struct(), "a").unwrap();
     let a: Vec<Option<i64>> = a.as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
     assert_eq!(a, [Some(1), None, None, Some(1)]);
