@@ -63,7 +63,7 @@ const WRONG_FOR_ALL: [&str; 2] = ["eliminate_group_by_constant", "single_distinc
 /// sides may have; and take a column that a filter fixes to have one value, even where no row passes.
 const WRONG_PHYSICAL: [&str; 3] = ["FilterPushdown", "FilterPushdown(Post)", "aggregate_statistics"];
 
-/// The last physical rule, which refuses plans that cannot run.
+/// The physical rule that refuses plans that cannot run.
 const SANITY_CHECK: &str = "SanityCheckPlan";
 
 /// The database as one statement reads it.
@@ -160,8 +160,9 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let rules = rules.filter(|rule| !WRONG_PHYSICAL.contains(&rule.name()));
     let (checks, rules): (Vec<_>, Vec<_>) = rules.partition(|rule| rule.name() == SANITY_CHECK);
     let rules = rules.into_iter().map(crate::ordered::kept_in_order);
-    let own = [crate::resorted::rule(), crate::ordered::rule()];
-    rules.chain(own).chain(checks).collect()
+    // What orders conditions comes last: the checks look for columns that a filter fixes, which it hides.
+    let rules = rules.chain([crate::resorted::rule()]).chain(checks);
+    rules.chain([crate::ordered::rule()]).collect()
 }
 
 /// The optimiser rules that are right for inputs that change.
