@@ -13,10 +13,15 @@ mod pgtext;
 mod pgtype;
 pub mod wal;
 
-/// What the sources of `query` take of its `types`, which stand on DataFusion: NUMERIC without precision.
+/// What the sources of `query` take of its `types`, which stand on DataFusion: NUMERIC without precision, and the name of
+/// a type, which no target looks at.
 mod types {
     use arrow::datatypes::DataType;
 
     pub(crate) const OPEN_SCALE: i8 = 18;
     pub(crate) const OPEN_NUMERIC: DataType = DataType::Decimal128(38, OPEN_SCALE);
+
+    pub(crate) fn type_name(data_type: &DataType) -> String {
+        data_type.to_string()
+    }
 }
