@@ -55,8 +55,8 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// The rules from the tables upwards, and from a query to the subqueries that take its columns.
 fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_down_up(outers::left_first, |node| {
-        let outer = merge_schema(&node.inputs());
-        let node = node.map_subqueries(|subquery| Ok(Transformed::yes(typed(outers::retyped(subquery, &outer)?)?)))?;
+        let schema = merge_schema(&node.inputs());
+        let node = node.map_subqueries(|subquery| Ok(Transformed::yes(typed(outers::retyped(subquery, &schema)?)?)))?;
         let node = node.data;
         // The counts of LIMIT and OFFSET have a type of their own.
         if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) {
@@ -70,7 +70,6 @@ fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
         if let LogicalPlan::Distinct(Distinct::All(input)) = node {
             return Ok(Transformed::yes(grouped(input)?));
         }
-        let schema = merge_schema(&node.inputs());
         let names = NamePreserver::new(&node);
         let node = node
             .map_expressions(|expr| {
