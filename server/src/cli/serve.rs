@@ -71,6 +71,8 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
         doors.open(format!("pgwire: listening on postgresql://{address}"), {
             let limits = PgLimits {
                 connections_max: settings.pg_connections,
+                startup_timeout: settings.limits.read_timeout,
+                shutdown_grace: settings.limits.drain_time,
                 ..PgLimits::default()
             };
             let mut stopped = stopped.clone();

@@ -73,13 +73,13 @@ pub struct ServeOptions {
     /// Memory that one query may use [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "CENOTE_QUERY_MEMORY")]
     pub query_memory: Option<ByteSize>,
-    /// How long a client may take to send a request head, and to send its next bytes [default: 30s]
+    /// How long a client may take to send a request head or its startup message, and the next bytes of a request's body [default: 30s]
     #[arg(long, value_name = "SPAN", env = "CENOTE_READ_TIMEOUT")]
     pub read_timeout: Option<Span>,
     /// How long a client may leave a streamed answer untouched before it is cut [default: 60s]
     #[arg(long, value_name = "SPAN", env = "CENOTE_WRITE_TIMEOUT")]
     pub write_timeout: Option<Span>,
-    /// How long a shutdown waits for requests that are under way [default: 5s]
+    /// How long a shutdown waits for requests that are under way and for clients to leave [default: 5s]
     #[arg(long, value_name = "SPAN", env = "CENOTE_DRAIN_TIME")]
     pub drain_time: Option<Span>,
     /// What to log on stderr, e.g. `warn` or `cenote_query=debug,info` [default: info]
