@@ -14,7 +14,7 @@ use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectName, Query, Select, SelectItem, Statement, TableFactor, VisitorMut,
+    JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -26,6 +26,7 @@ use std::ops::ControlFlow;
 pub(crate) fn name_merged(statement: &mut Statement, catalog: &Catalog) -> Result<()> {
     let mut merging = Merging {
         catalog,
+        common: Vec::new(),
         scopes: Vec::new(),
     };
     match walk::change(statement, &mut merging) {
@@ -42,31 +43,53 @@ fn unsupported(what: &str) -> Error {
 
 struct Merging<'a> {
     catalog: &'a Catalog,
-    /// For each query that the walk is in, what the bare names of its SELECT mean.
-    scopes: Vec<HashMap<String, Expr>>,
+    /// For each query that the walk is in, the names of its WITH.
+    common: Vec<HashSet<String>>,
+    /// One for each query that the walk is in, the innermost last.
+    scopes: Vec<Scope>,
+}
+
+/// What bare names mean in a SELECT.
+#[derive(Default)]
+struct Scope {
+    merged: HashMap<String, Expr>,
+    /// All names of columns and relations of its FROM; `None` where they are not known, so that none can be looked for further out.
+    own: Option<HashSet<String>>,
+}
+
+impl Scope {
+    fn of(select: &Select, known: &Known) -> Result<Scope> {
+        Ok(Scope {
+            merged: merged_columns(select, known)?,
+            own: own_names(select, known),
+        })
+    }
 }
 
 impl VisitorMut for Merging<'_> {
     type Break = Error;
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
-        self.scopes.push(HashMap::new());
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let common = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.common.push(common.map(|cte| folded(&cte.alias.name)).collect());
+        self.scopes.push(Scope::default());
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.common.pop();
         self.scopes.pop();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        let merged = match merged_columns(select, self.catalog) {
-            Ok(merged) => merged,
+        let found = match Scope::of(select, &self.known()) {
+            Ok(found) => found,
             Err(error) => return ControlFlow::Break(error),
         };
-        name_items(&mut select.projection, &merged);
+        name_items(&mut select.projection, &found.merged);
         if let Some(scope) = self.scopes.last_mut() {
-            *scope = merged;
+            *scope = found;
         }
         ControlFlow::Continue(())
     }
@@ -74,19 +97,83 @@ impl VisitorMut for Merging<'_> {
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<Error> {
         // What ORDER BY names behind it are columns of the result.
         if let Some(scope) = self.scopes.last_mut() {
-            scope.clear();
+            *scope = Scope::default();
         }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Expr::Identifier(ident) = expr
-            && let Some(merged) = self.scopes.last().and_then(|scope| scope.get(&folded(ident)))
+            && let Some(merged) = self.meaning(&folded(ident))
         {
             *expr = merged.clone();
         }
         ControlFlow::Continue(())
     }
+}
+
+impl Merging<'_> {
+    fn known(&self) -> Known<'_> {
+        Known {
+            catalog: self.catalog,
+            common: &self.common,
+        }
+    }
+
+    /// The merged column of that name: of the innermost SELECT that has a column so named.
+    fn meaning(&self, name: &str) -> Option<&Expr> {
+        for (depth, scope) in self.scopes.iter().rev().enumerate() {
+            if let Some(merged) = scope.merged.get(name) {
+                let inner = &self.scopes[self.scopes.len() - depth..];
+                return inner.iter().all(|scope| !scope.hides(merged)).then_some(merged);
+            }
+            if scope.own.as_ref().is_none_or(|own| own.contains(name)) {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+impl Scope {
+    /// Whether a relation here has the name of one that the merged column is of.
+    fn hides(&self, merged: &Expr) -> bool {
+        let own = self.own.as_ref();
+        qualifiers(merged)
+            .iter()
+            .any(|qualifier| own.is_none_or(|own| own.contains(qualifier)))
+    }
+}
+
+/// The relations whose columns a merged column is made of.
+fn qualifiers(merged: &Expr) -> Vec<String> {
+    match merged {
+        Expr::CompoundIdentifier(parts) => vec![folded(&parts[0])],
+        Expr::Function(Function {
+            args: FunctionArguments::List(list),
+            ..
+        }) => {
+            let parts = list.args.iter().filter_map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(part)) => Some(qualifiers(part)),
+                _ => None,
+            });
+            parts.flatten().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The names of FROM's relations and of their columns, if all are known.
+fn own_names(select: &Select, known: &Known) -> Option<HashSet<String>> {
+    let mut names = HashSet::new();
+    for from in &select.from {
+        for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)) {
+            let relation = Relation::of(factor, known)?;
+            names.insert(folded(&relation.qualifier));
+            names.extend(relation.columns?);
+        }
+    }
+    Some(names)
 }
 
 /// Keeps the names of merged columns in the result.
@@ -102,6 +189,22 @@ fn name_items(items: &mut [SelectItem], merged: &HashMap<String, Expr>) {
     }
 }
 
+/// The relations that a name in FROM can mean.
+struct Known<'a> {
+    catalog: &'a Catalog,
+    common: &'a [HashSet<String>],
+}
+
+impl Known<'_> {
+    /// The columns of what a name means, if it is the catalog's.
+    fn columns(&self, name: &ObjectName) -> Option<Vec<String>> {
+        let name = public_name(name)?;
+        let is_common = self.common.iter().any(|names| names.contains(&name));
+        let object = self.catalog.get(&name).filter(|_| !is_common)?;
+        Some(column_names(object))
+    }
+}
+
 /// A relation of FROM: what its columns are qualified with, and their names if the catalog knows them.
 struct Relation {
     qualifier: Ident,
@@ -109,7 +212,7 @@ struct Relation {
 }
 
 impl Relation {
-    fn of(factor: &TableFactor, catalog: &Catalog) -> Option<Relation> {
+    fn of(factor: &TableFactor, known: &Known) -> Option<Relation> {
         match factor {
             TableFactor::Table { name, alias, .. } => {
                 let qualifier = match alias {
@@ -117,15 +220,19 @@ impl Relation {
                     None => name.0.last()?.as_ident()?.clone(),
                 };
                 let renames = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
-                let object = public_name(name).and_then(|name| catalog.get(&name).cloned());
-                let columns = object.filter(|_| !renames).map(|object| column_names(&object));
+                let columns = known.columns(name).filter(|_| !renames);
                 Some(Relation { qualifier, columns })
             }
-            TableFactor::Derived { alias: Some(alias), .. } => {
-                let columns = alias.columns.iter().map(|column| folded(&column.name));
+            TableFactor::Derived {
+                alias: Some(alias),
+                subquery,
+                ..
+            } => {
+                let renamed = alias.columns.iter().map(|column| folded(&column.name));
+                let columns = Some(renamed.collect()).filter(|columns: &Vec<String>| !columns.is_empty());
                 Some(Relation {
                     qualifier: alias.name.clone(),
-                    columns: Some(columns.collect()).filter(|columns: &Vec<String>| !columns.is_empty()),
+                    columns: columns.or_else(|| output_names(subquery)),
                 })
             }
             _ => None,
@@ -143,6 +250,20 @@ impl Relation {
     }
 }
 
+/// The names of a query's columns, if each is written out.
+fn output_names(query: &Query) -> Option<Vec<String>> {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return None;
+    };
+    let names = select.projection.iter().map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(folded(ident)),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
+        _ => None,
+    });
+    names.collect()
+}
+
 fn column_names(object: &Object) -> Vec<String> {
     let columns = match object {
         Object::Table(table) => &table.columns,
@@ -152,12 +273,12 @@ fn column_names(object: &Object) -> Vec<String> {
     columns.fields().iter().map(|field| field.name().clone()).collect()
 }
 
-fn merged_columns(select: &Select, catalog: &Catalog) -> Result<HashMap<String, Expr>> {
+fn merged_columns(select: &Select, known: &Known) -> Result<HashMap<String, Expr>> {
     let (mut merged, mut not_left) = (HashMap::new(), HashSet::new());
     for from in &select.from {
-        let mut left: Vec<Option<Relation>> = vec![Relation::of(&from.relation, catalog)];
+        let mut left: Vec<Option<Relation>> = vec![Relation::of(&from.relation, known)];
         for join in &from.joins {
-            let right = Relation::of(&join.relation, catalog);
+            let right = Relation::of(&join.relation, known);
             if let (Some((kind, constraint)), Some(right)) = (kind_of(&join.join_operator), &right) {
                 for column in shared_columns(constraint, &left, right) {
                     if not_left.contains(&column) {

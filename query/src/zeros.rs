@@ -71,7 +71,7 @@ fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
     crate::keys::check_node(&node, schema)?;
     match node {
         LogicalPlan::Aggregate(mut aggregate) if has_float(&aggregate.group_expr) => {
-            for key in &mut aggregate.group_expr {
+            for key in aggregate.group_expr.iter_mut().filter(|key| is_float(key, schema)) {
                 let name = names.save(key);
                 *key = name.restore(wrapped(key.clone(), schema));
             }

@@ -39,6 +39,10 @@ def test_grouping_sets_follow_changes(grouped, grouping):
     ("SELECT k, w FROM {a} NATURAL JOIN {b} WHERE k = 2", [(2, 20)]),
     ("SELECT x.k FROM {a} x JOIN {b} y USING (k) JOIN {a} z USING (k) WHERE k = 2", [(2,)]),
     ("SELECT k FROM {a} WHERE k IN (SELECT k FROM {b} JOIN {a} USING (k) WHERE k > 0)", [(2,)]),
+    ("SELECT k FROM {a} LEFT JOIN {b} USING (k) WHERE k >= (SELECT count(*) FROM (SELECT v AS m FROM {a}) x WHERE k = m) ORDER BY k", [(1,), (2,)]),
+    ("SELECT k FROM {a} x FULL JOIN {b} y USING (k) WHERE EXISTS (SELECT FROM (SELECT 3 AS m) z WHERE k = m)", [(3,)]),
+    ("SELECT k FROM {a} x FULL JOIN {b} y USING (k) WHERE EXISTS (SELECT FROM (SELECT 3 AS k) z WHERE k = 2)", []),
+    ("WITH c AS (SELECT 2 AS k, 7 AS u) SELECT k, u FROM {a} FULL JOIN c USING (k) WHERE (SELECT k = 2 FROM (SELECT 1 AS one) z)", [(2, 7)]),
 ])
 def test_merged_columns_of_joins(db, name, query, rows):
     a, b = f"{name}_a", f"{name}_b"

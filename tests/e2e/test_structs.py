@@ -81,6 +81,15 @@ def test_views_keep_structs_apart_that_look_alike(db, name):
     assert db.execute(f"SELECT id, other, s::text FROM {name}_j").fetchall() == [(3, 9, "(,)")]
 
 
+def test_a_struct_is_a_key_beside_a_float(db, name):
+    db.execute(f"CREATE TABLE {name} (s {CT} NOT NULL, x DOUBLE PRECISION)")
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT s, x, count(*) AS n FROM {name} GROUP BY s, x")
+    db.execute(f"INSERT INTO {name} VALUES (ROW(1,'a'), 0), (ROW(1,'a'), '-0'), (ROW(1,'a'), 1), (ROW(2,'a'), 0)")
+    wanted = [("(1,a)", 0.0, 2), ("(1,a)", 1.0, 1), ("(2,a)", 0.0, 1)]
+    for what in (f"{name}_v", f"(SELECT s, x, count(*) AS n FROM {name} GROUP BY s, x) q"):
+        assert db.execute(f"SELECT s::text AS shown, x, n FROM {what} ORDER BY s, x").fetchall() == wanted
+
+
 def test_types_are_written_in_both_forms_and_shown_in_one(db, name):
     db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, s STRUCT(a INT, \"B c\" STRUCT<d NUMERIC(10,2), e INT[]>), l STRUCT<p TEXT>[])")
     db.execute(f"INSERT INTO {name} VALUES (1, (1, (1.005, '{{1,NULL}}')), '{{\"(x)\",\"(\\\"y z\\\")\",NULL}}'), (2, ROW(2, ROW(2, ARRAY[3])), ARRAY[ROW('q')])")

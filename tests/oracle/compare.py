@@ -1,7 +1,7 @@
 """Two bags of typed rows: what DuckDB says, decoded, against what came back.
 
 Values are compared exactly: numbers by value, decimals with their scale, doubles bit for bit (NaN equals NaN, `-0.0`
-equals `0.0`), instants to the microsecond, arrays element by element. Some kinds of columns need a rule of their own, because DuckDB's own
+equals `0.0`), instants to the microsecond, arrays and structs part by part. Some kinds of columns need a rule of their own, because DuckDB's own
 result depends on the order of rows:
 
 - a **float sum** must be the exact sum of the values, rounded once to the nearest double;
@@ -103,6 +103,9 @@ def canonical(value, kind):
         return None
     if kind is not None and kind.family == "array":
         return tuple(canonical(element, kind.element) for element in value)
+    if kind is not None and kind.family == "struct":
+        parts = value.values() if isinstance(value, dict) else [_from_text(part, of) for part, (_, of) in zip(value, kind.fields)]
+        return tuple(canonical(part, of) for part, (_, of) in zip(parts, kind.fields))
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
@@ -117,6 +120,14 @@ def canonical(value, kind):
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     return value
+
+
+def _from_text(text, kind):
+    """A field of a record, which clients get as text."""
+    return _READERS.get(kind.family, str)(text) if isinstance(text, str) else text
+
+
+_READERS = {"int": int, "bool": lambda text: text == "t", "date": datetime.date.fromisoformat}
 
 
 def expected_rows(rows, columns):
@@ -178,7 +189,7 @@ def shown(row):
 
 def pg_text(value, kind):
     """A canonical value as PostgreSQL writes it; None for what is known only approximately."""
-    if isinstance(value, Approximate) or kind.family == "array":
+    if isinstance(value, Approximate) or kind.family in ("array", "struct"):
         return None
     if value is None:
         return "NULL"

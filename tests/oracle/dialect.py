@@ -25,6 +25,7 @@ is brought together:
 | `date - date` | integer | bigint | cast in DuckDB |
 | bytea literals | `'\\x00ff'` | `'\\x00\\xff'` | written per dialect |
 | numeric products | unbounded | 38 digits | cast to 38 digits in DuckDB; operands are kept small |
+| `struct IS NULL` | also when every field is NULL; IS NOT NULL when none is | only the struct itself | written out in DuckDB |
 | primary keys | checked at the statement's end | checked eagerly | not declared in DuckDB; cases never violate them |
 """
 import datetime
@@ -122,7 +123,16 @@ def literal(value, kind):
         return Sql(f"'\\x{value.hex()}'::bytea", f"'{escaped}'::BLOB")
     if kind.family == "text":
         return Sql(quoted(value), quoted(value))
+    if kind.family == "struct":
+        return struct([literal(part, of) for part, (_, of) in zip(value, kind.fields)], kind)
     return Sql(*[f"{kind.word} '{time_text(value)}'"] * 2)
+
+
+def struct(parts, kind):
+    """A STRUCT of its fields' pieces."""
+    named = join(sql(f"'{name}': {{v}}", v=Sql("", part.duck)) for part, (name, _) in zip(parts, kind.fields)).duck
+    pg = sql(f"CAST(ROW({{parts}}) AS {kind.name})", parts=join(parts))
+    return Sql(pg.pg, f"CAST({{{named}}} AS {kind.duck})", pg.tree)
 
 
 def bare_literal(value, kind):

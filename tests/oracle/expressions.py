@@ -6,7 +6,7 @@ nothing to work on. Its decorator says what it makes and how often it is tried.
 from dataclasses import dataclass, field, replace
 
 from . import types as t
-from .dialect import NOTHING, Sql, duck_cast, literal, optional, order_item, sql
+from .dialect import NOTHING, Sql, duck_cast, literal, optional, order_item, sql, struct
 
 
 @dataclass(frozen=True)
@@ -296,8 +296,8 @@ def null_functions(g, scope):
     if a is None:
         return None
     b = same_type(g, scope, a)
-    calls = ["coalesce({a}, {b})", "nullif({a}, {b})"]
-    if a.type.family not in ("bool", "bytes"):
+    calls = ["coalesce({a}, {b})"] + (["nullif({a}, {b})"] if a.type.family != "struct" else [])
+    if a.type.family not in ("bool", "bytes", "struct"):
         calls += ["greatest({a}, {b})", "least({a}, {b})"]
     return expr(sql(g.pick(calls), a=a, b=b), a.type, g.bound(a, b))
 
@@ -310,6 +310,21 @@ def case_when(g, scope):
     b = same_type(g, scope, a)
     other = g.pick(["ELSE {b} ", ""])
     return expr(sql(f"CASE WHEN {{p}} THEN {{a}} {other}END", a=a, b=b, p=g.predicate(scope, 1)), a.type, g.bound(a, b))
+
+
+@scalar(2)
+def struct_field(g, scope):
+    a = g.column(scope, "struct")
+    if a is None:
+        return None
+    name, kind = g.pick(a.type.fields)
+    return expr(sql(f"({{a}}).{name}", a=a), kind, t.bound_of(kind, a.bound is None))
+
+
+@scalar()
+def struct_made(g, scope):
+    a, b = g.column(scope, "int", where=lambda c: c.type is t.INTEGER), g.column(scope, "text")
+    return a and b and expr(struct([a, b], t.PAIR), t.PAIR)
 
 
 @scalar()
@@ -333,7 +348,12 @@ def comparison(g, scope):
 @predicate(2)
 def null_test(g, scope):
     a = g.column(scope, opaque=True)
-    return a and expr(sql("({a} IS {n}NULL)", a=a, n=g.pick(["", "NOT "])), t.BOOLEAN)
+    if a is None:
+        return None
+    said = g.pick(["", "NOT "])
+    fields = " AND ".join(f"({{a}}).{name} IS {said}NULL" for name, _ in a.type.fields)
+    duck = f"({{a}} IS {said}NULL {'AND' if said else 'OR'} ({fields}))" if fields else "({a} IS {n}NULL)"
+    return expr(sql("({a} IS {n}NULL)", duck, a=a, n=said), t.BOOLEAN)
 
 
 @predicate()
@@ -373,6 +393,7 @@ def boolean_column(g, scope):
 # ---- aggregates -----------------------------------------------------------------------------------------------
 
 ROWS_MAX = 10_000
+NO_EXTREMES = ("bool", "bytes", "struct")  # types that MIN and MAX do not take
 
 
 def modifiers(g, scope):
@@ -500,7 +521,7 @@ def count_pairs(g, scope):
 
 @aggregate(4)
 def extremes(g, scope):
-    a = g.column(scope, where=lambda c: c.type.family not in ("bool", "bytes"))
+    a = g.column(scope, where=lambda c: c.type.family not in NO_EXTREMES)
     d, f, _ = modifiers(g, scope)
     return a and expr(sql("{x}({d}{a}){f}", a=a, x=g.pick(["min", "max"]), d=d, f=f), a.type, a.bound)
 

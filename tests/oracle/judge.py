@@ -36,6 +36,7 @@ class Truth:
 
     case: object
     rows: dict = field(default_factory=dict)
+    failures: dict = field(default_factory=dict)
 
     @classmethod
     def of(cls, case):
@@ -57,9 +58,11 @@ class Truth:
         """Asks again when something that the view reads may have changed."""
         if view.name not in stale and not view.uses & stale:
             self.rows[step, view.name] = self.rows[step - 1, view.name]
+            self.failures[step, view.name] = self.failures[step - 1, view.name]
             return
         stale.add(view.name)
-        query = view.relation.duck
+        query, failures = view.relation.duck, view.relation.failures
+        self.failures[step, view.name] = duck.run(failures)[0][0] if failures else 0
         if any(view.name in other.uses for other in self.case.views):
             duck.run(f"CREATE OR REPLACE TABLE {view.name} AS {query}")
             query = f"SELECT * FROM {view.name}"
@@ -189,10 +192,17 @@ class Run:
                 self._compare(view, view.relation.pg, f"the ad-hoc query of {view.name}", adhoc=True)
 
     def _compare(self, view, query, subject, adhoc=False):
+        failures = self.truth.failures[self.step, view.name]
+        must_fail = failures > 0 and self.target.fails and (adhoc or not self.target.row_errors)
         try:
             oids, rows = self.target.read(query)
+            told = failures if adhoc or not self.target.row_errors else self.target.failures(view.name)
         except Refused as error:
             self.refused_adhoc[view.name] = str(error).splitlines()[0]
+            return
+        except psycopg.errors.DataError as error:
+            if not must_fail:
+                self._wrong(view, "read", subject, f"cannot be read: {error}")
             return
         except psycopg.Error as error:
             if self.target.gone():
@@ -202,6 +212,9 @@ class Run:
         if rows is None:
             return
         self.checks += 1
+        if must_fail or told != failures:
+            self._wrong(view, "failures", subject, f"{failures} rows fail, {'and there is no error' if must_fail else f'{told} are told of'}")
+            return
         columns = view.relation.columns
         if oids is not None and (wrong := wrong_types(oids, columns)):
             self._wrong(view, "types", subject, wrong)

@@ -16,13 +16,18 @@ from .dialect import NOTHING, Sql, join, of_kind, optional, order_item, sql
 
 @dataclass(frozen=True)
 class Relation:
-    """A SELECT in both dialects, or a name. `columns` are `Expr`s whose text is the column's name."""
+    """A SELECT in both dialects, or a name. `columns` are `Expr`s whose text is the column's name.
+
+    `failures`: DuckDB's query for the number of input rows that PostgreSQL's text fails on, where there can be any. A view leaves
+    those out and lists them in `cenote_catalog.errors`; the ad-hoc query is an error.
+    """
 
     pg: str
     duck: str
     columns: tuple
     name: str | None = None
     tree: object = field(default=None, compare=False, repr=False)
+    failures: str | None = None
     kind = "relation"
 
     @property
@@ -427,7 +432,7 @@ def own_value(g, scope):
         return None
     if g.chance(0.35):
         return e.expr(sql("(SELECT count(*) FROM {f} WHERE {p})", f=origin.text, p=about), t.BIGINT, e.ROWS_MAX)
-    y = g.column(origin.scope, where=lambda c: c.type.family not in ("bool", "bytes"))
+    y = g.column(origin.scope, where=lambda c: c.type.family not in e.NO_EXTREMES)
     if y is None:
         return None
     if g.chance(0.5):
@@ -440,7 +445,7 @@ def own_value(g, scope):
 @subquery()
 def against_one_value(g, scope, depth):
     """A comparison with an uncorrelated scalar subquery."""
-    a = g.column(scope, where=lambda c: c.type.family not in ("bool", "bytes"))
+    a = g.column(scope, where=lambda c: c.type.family not in e.NO_EXTREMES)
     if a is None:
         return None
     found = one_value(g, lambda c: comparable(a, c))
@@ -451,7 +456,7 @@ def one_value(g, fits=lambda c: True):
     """An uncorrelated scalar subquery: a global aggregate that gives one of the column's values."""
     relation, alias = g.base(0), g.alias()
     inner = reached(relation, alias)
-    y = g.column(inner, where=lambda c: c.type.family not in ("bool", "bytes") and fits(c))
+    y = g.column(inner, where=lambda c: c.type.family not in e.NO_EXTREMES and fits(c))
     if y is None:
         return None
     where = optional(sql(" WHERE {p}", p=g.predicate(inner, 1))) if g.chance(0.5) else NOTHING
@@ -600,3 +605,51 @@ def nested(g, depth):
     inner, alias = g.relation(depth), g.alias()
     scope = reached(inner, alias)
     return projection(g, From(from_item(inner, alias), scope, g.predicate(scope)))
+
+
+# ---- rows that fail -------------------------------------------------------------------------------------------
+
+
+def failing(g):
+    """A query over tables that some rows make fail, by a division by zero or a number beyond its type; or None.
+
+    Only whole views are such queries: a view over them reads what is left.
+    """
+    tables = replace(g, catalog=g.catalog[: g.tables])
+    origin = (inner_join if g.chance(0.3) else one_table)(tables, 0)
+    found = origin and fragile(g, origin.scope)
+    if not found:
+        return None
+    made, fault = found
+    wanted = [origin.where] if origin.where else []
+    if g.chance(0.3):
+        wanted.append(g.predicate(origin.scope, 1))
+    kept = join([*wanted, sql("TRUE", "NOT coalesce({f}, FALSE)", f=fault)], " AND ")
+    failed = join([*wanted, fault], " AND ")
+    if g.chance(0.6):
+        others = [g.scalar(origin.scope) for _ in range(g.rng.randint(1, 3))]
+        told = select(replace(origin, where=kept), [made, *others])
+    else:
+        key = g.column(origin.scope)
+        tail = sql(" GROUP BY {k}", k=key) if key else NOTHING
+        told = select(replace(origin, where=kept), [*([key] if key else []), expr_of(g, made), e.count_rows(g, origin.scope)], tail)
+    return replace(told, failures=f"SELECT count(*) FROM {origin.text.duck} WHERE {failed.duck}")
+
+
+def expr_of(g, made):
+    return e.expr(sql(f"{g.pick(['min', 'max'])}({{x}})", x=made), made.type)
+
+
+def fragile(g, scope):
+    """An expression, and the condition under which it fails."""
+    wide = g.column(scope, small=False, where=lambda c: c.type in (t.INTEGER, t.BIGINT))
+    if wide and g.chance(0.6):
+        kind, top = wide.type, 2 ** (wide.type.bits - 1) - 1
+        made = sql("({a} + 1)", f"TRY_CAST(CAST({{a}} AS HUGEINT) + 1 AS {kind.duck})", a=wide)
+        return e.expr(made, kind), sql(f"{{a}} = {top}", a=wide)
+    a, b = g.number(scope, "int"), g.number(scope, "int")
+    if a is None:
+        return None
+    kind = e.wider(a.type, b.type)
+    made = sql("({a} / {b})", f"CAST(({{a}} // nullif({{b}}, 0)) AS {kind.duck})", a=a, b=b)
+    return e.expr(made, kind, a.bound), sql("({a} IS NOT NULL AND {b} = 0)", a=a, b=b)

@@ -2,11 +2,13 @@
 from decimal import Decimal
 
 import psycopg
+from psycopg.types.composite import CompositeInfo, register_composite
 from harness import Server
 
 from .cases import Duck
 from .compare import DECODERS, Approximate
 from .relations import NAMES
+from .types import PAIR, TRIPLE
 
 
 class Refused(Exception):
@@ -17,6 +19,8 @@ class CenoteTarget:
     """A `cenote serve` process of its own, reached by pgwire and HTTP."""
 
     exact_float_sums = True
+    row_errors = True  # a view leaves out the rows that fail, and counts them
+    fails = True       # a query of rows that fail is an error
 
     def __init__(self, workers):
         self.workers = workers
@@ -69,6 +73,10 @@ class CenoteTarget:
             raise Refused(str(error)) from error
         return [c.type_code for c in cursor.description], cursor.fetchall()
 
+    def failures(self, view):
+        """How many rows a view leaves out because they fail."""
+        return self.connection.execute("SELECT count(*) FROM cenote_catalog.errors WHERE source = %s", [view]).fetchone()[0]
+
     def digests(self, prefix):
         """Digests of everything that a case made, operator state included."""
         return self.server.digests(prefix)
@@ -97,7 +105,9 @@ class CenoteTarget:
 
 
 class _Standing:
-    """What is not started, restarted or digested by the oracle."""
+    """What is not started, restarted or digested by the oracle, and has no errors of rows."""
+
+    row_errors = False
 
     def digests(self, prefix):
         return {}
@@ -115,6 +125,29 @@ class _Standing:
         self.connection.close()
 
 
+class _Composites:
+    """A connection to PostgreSQL that has a composite type for each STRUCT. `records`: the OIDs of records for those of the types."""
+
+    NAMES = {PAIR: "oracle_pair", TRIPLE: "oracle_triple"}
+
+    def __init__(self, connection):
+        self.connection, self.records = connection, {}
+        for kind, name in self.NAMES.items():
+            connection.execute(f"DROP TYPE IF EXISTS {name} CASCADE")
+            connection.execute(f"CREATE TYPE {name} AS ({', '.join(f'{field} {of.name}' for field, of in kind.fields)})")
+            info = CompositeInfo.fetch(connection, name)
+            register_composite(info, connection)
+            self.records |= {info.oid: 2249, info.array_oid: 2287}
+
+    def execute(self, text, *more):
+        for kind, name in self.NAMES.items():
+            text = text.replace(kind.name, name)
+        return self.connection.execute(text, *more)
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+
 class PostgresTarget(_Standing, CenoteTarget):
     """A running PostgreSQL server with plain views: shows that the oracle's expectations are PostgreSQL's.
 
@@ -125,7 +158,7 @@ class PostgresTarget(_Standing, CenoteTarget):
 
     def __init__(self, dsn):
         self.dsn = dsn
-        self.connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+        self.connection = _Composites(psycopg.connect(dsn, autocommit=True, prepare_threshold=None))
         self.connection.execute("SET client_min_messages = error")
         self.connection.execute("SET timezone = 'UTC'")
 
@@ -138,9 +171,10 @@ class PostgresTarget(_Standing, CenoteTarget):
     def read(self, query):
         """A sum of doubles that overflows is an error of PostgreSQL's, an infinity of Cenote's."""
         try:
-            return super().read(query)
+            oids, rows = super().read(query)
         except psycopg.errors.NumericValueOutOfRange as error:
             raise Refused(str(error)) from error
+        return [self.connection.records.get(oid, oid) for oid in oids], rows
 
     def drop(self, kind, name):
         self.connection.execute(f"DROP {kind.replace('MATERIALIZED ', '')} IF EXISTS {name}")
@@ -167,13 +201,15 @@ class DuckTarget(_Standing):
     - `mutate(text)`: may change the SQL of a view: DuckDB then answers another query.
     - `refuse(text)`: whether a view is refused as not supported.
     - `forget`: whether a restart loses the last commit.
+    - `miscount(failures)`: may change how many rows of a view are said to fail.
     """
 
-    exact_float_sums = True
+    exact_float_sums, row_errors, fails = True, True, False
 
-    def __init__(self, spoil=lambda query, rows: rows, mutate=lambda text: text, refuse=lambda text: False, forget=False):
-        self.spoil, self.mutate, self.refuse, self.forget = spoil, mutate, refuse, forget
-        self.shapes, self.last, self.duck = {}, [], Duck()
+    def __init__(self, spoil=lambda query, rows: rows, mutate=lambda text: text, refuse=lambda text: False, forget=False,
+                 miscount=lambda failures: failures):
+        self.spoil, self.mutate, self.refuse, self.forget, self.miscount = spoil, mutate, refuse, forget, miscount
+        self.shapes, self.queries, self.last, self.duck = {}, {}, [], Duck()
 
     def __str__(self):
         return "DuckDB"
@@ -200,6 +236,11 @@ class DuckTarget(_Standing):
             raise Refused("not supported in a materialized view yet: that")
         self.create_plain_view(name, relation)
         self.shapes[f"SELECT * FROM {name}"] = relation.columns
+        self.queries[name] = relation.failures
+
+    def failures(self, view):
+        query = self.queries[view]
+        return self.miscount(self.duck.run(query)[0][0] if query else 0)
 
     def create_plain_view(self, name, relation):
         self.duck.run(f"CREATE VIEW {name} AS {self.mutate(relation.duck)}")

@@ -107,6 +107,15 @@ def test_a_commit_lost_by_a_restart_is_caught():
     assert any("rows" in kinds(case_of(seed), forget=True) for seed in range(SEED, SEED + 3))
 
 
+def test_rows_that_fail_and_are_not_told_of_are_caught():
+    assert any("failures" in kinds(case_of(seed), miscount=lambda failures: max(failures - 1, 0)) for seed in range(SEED, SEED + 12))
+
+
+def test_a_query_that_must_fail_and_does_not_is_caught(monkeypatch):
+    monkeypatch.setattr(DuckTarget, "fails", True)
+    assert any("failures" in kinds(case_of(seed)) for seed in range(SEED, SEED + 12))
+
+
 @pytest.mark.parametrize("part", ["cenote_state.{}_v{}_aggregate_8039cd", "{}_v{}", "{}_t{}"])
 def test_state_that_differs_between_the_modes_is_caught(part):
     """The rows are right; only one digest of a state table, a view or a table tells."""
@@ -197,7 +206,7 @@ def test_the_cases_show_a_typical_fault_of_an_engine(shown, name):
 
 def test_a_failing_case_shrinks_to_one_view_few_joins_and_few_rows():
     mutate = MUTANTS["left join is inner"]
-    case, error = next((c, v.error) for c in (case_of(seed, 10, 4) for seed in range(300, 340)) if (v := verdict(c, mutate=mutate)).error)
+    case, error = next((c, v.error) for c in (case_of(seed, 10, 4) for seed in range(301, 340)) if (v := verdict(c, mutate=mutate)).error)
     pair = DuckTarget(), DuckTarget(mutate=mutate)
     small = shrink(case, failing_alike(error, pair), seconds=60)
     assert failing_alike(error, pair)(small)

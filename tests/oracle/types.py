@@ -22,6 +22,7 @@ class Type:
     scale: int | None = None
     word: str = ""
     element: "Type | None" = None
+    fields: tuple = ()
 
     def __str__(self):
         return self.name
@@ -45,12 +46,21 @@ def numeric(precision, scale):
     return Type(name, f"DECIMAL({precision},{scale})", "numeric", 1700, precision=precision, scale=scale)
 
 
-_ARRAY_OIDS = {16: 1000, 17: 1001, 20: 1016, 21: 1005, 23: 1007, 25: 1009, 700: 1021, 701: 1022, 1082: 1182, 1114: 1115, 1184: 1185, 1700: 1231}
+_ARRAY_OIDS = {16: 1000, 17: 1001, 20: 1016, 21: 1005, 23: 1007, 25: 1009, 700: 1021, 701: 1022, 1082: 1182, 1114: 1115, 1184: 1185, 1700: 1231, 2249: 2287}
 
 
 def array_of(kind):
     return Type(f"{kind.name}[]", f"{kind.duck}[]", "array", _ARRAY_OIDS[kind.oid], element=kind)
 
+
+def struct_of(**fields):
+    """A STRUCT; PostgreSQL's clients see an anonymous record."""
+    listed = [", ".join(f"{name} {getattr(kind, side)}" for name, kind in fields.items()) for side in ("name", "duck")]
+    return Type(f"STRUCT<{listed[0]}>", f"STRUCT({listed[1]})", "struct", 2249, fields=tuple(fields.items()))
+
+
+PAIR = struct_of(p=INTEGER, q=TEXT)
+TRIPLE = struct_of(x=DATE, y=BOOLEAN, z=BIGINT)
 
 WORDS = ["", "a", "A", "ab", "b", "é", "b ", " c", "it's", "e\u0301", "Жук", "🚲x", "日本", "ñ", "NULL", "back\\slash", "a%b", "a_b", "line\nbreak",
          "x" * 200]
@@ -60,7 +70,7 @@ UTC = datetime.timezone.utc
 def column_type(rng):
     """A random type for a table's column."""
     kinds = [BOOLEAN, SMALLINT, INTEGER, INTEGER, BIGINT, BIGINT, REAL, DOUBLE, DOUBLE, TEXT, TEXT, TEXT, BYTEA, DATE,
-             TIMESTAMP, TIMESTAMPTZ, numeric(5, 0), numeric(10, 2), numeric(18, 4), numeric(38, 9)]
+             TIMESTAMP, TIMESTAMPTZ, PAIR, PAIR, TRIPLE, numeric(5, 0), numeric(10, 2), numeric(18, 4), numeric(38, 9)]
     return rng.choice(kinds)
 
 
@@ -118,7 +128,13 @@ def _timestamp(rng, kind, wide):
     return value.replace(tzinfo=zone)
 
 
+def _struct(rng, kind, wide):
+    """A value of each field, at times NULL."""
+    return tuple(None if rng.random() < 0.15 else random_value(rng, of, wide) for _, of in kind.fields)
+
+
 _MAKERS = {
+    "struct": _struct,
     "bool": lambda rng, kind, wide: rng.random() < 0.5,
     "int": _int,
     "numeric": _numeric,
