@@ -9,6 +9,7 @@
 
 mod guards;
 mod join_filters;
+mod kept;
 pub(crate) mod planning;
 
 use crate::fallible::physical_can_fail;
@@ -83,7 +84,7 @@ fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
             return Ok(Transformed::no(plan));
         }
         let rewritten = FilterExecBuilder::from(filter).with_predicate(predicate).build()?;
-        return Ok(Transformed::yes(Arc::new(rewritten)));
+        return Ok(Transformed::yes(kept::kept(Arc::new(rewritten), &plan)));
     }
     let Some(projection) = plan.downcast_ref::<ProjectionExec>() else {
         return Ok(Transformed::no(plan));
@@ -104,7 +105,7 @@ fn of_node(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
         return Ok(Transformed::no(plan));
     }
     let rewritten = ProjectionExec::try_new(exprs, projection.input().clone())?;
-    Ok(Transformed::yes(Arc::new(rewritten)))
+    Ok(Transformed::yes(kept::kept(Arc::new(rewritten), &plan)))
 }
 
 /// A condition whose parts that cannot fail are the first, as the optimiser may have moved them back.

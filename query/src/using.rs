@@ -5,16 +5,19 @@
 //! side's for a RIGHT JOIN, and the first of the two that is not NULL for a FULL JOIN.
 //!
 //! # Refused
-//! `SELECT *` over a merged column that is not the left side's, and a further USING on one: the planner takes the left
-//! side's for both.
+//! `SELECT *` over a merged column that is not the left side's where the columns of all relations are not known, and a
+//! further USING on one: the planner takes the left side's for both.
 
-use crate::catalog::{Catalog, Object};
-use crate::names::{folded, public_name};
+mod columns;
+
+use crate::catalog::Catalog;
+use crate::names::folded;
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
+use columns::{Known, Relation, columns_of, expand_stars};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, JoinConstraint,
-    JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, VisitorMut,
+    JoinOperator, ObjectName, Query, Select, SelectItem, Statement, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -43,8 +46,8 @@ fn unsupported(what: &str) -> Error {
 
 struct Merging<'a> {
     catalog: &'a Catalog,
-    /// For each query that the walk is in, the names of its WITH.
-    common: Vec<HashSet<String>>,
+    /// For each query that the walk is in, the names of its WITH and their columns, if known.
+    common: Vec<HashMap<String, Option<Vec<String>>>>,
     /// One for each query that the walk is in, the innermost last.
     scopes: Vec<Scope>,
 }
@@ -70,8 +73,13 @@ impl VisitorMut for Merging<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        let common = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.common.push(common.map(|cte| folded(&cte.alias.name)).collect());
+        self.common.push(HashMap::new());
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let columns = columns_of(&cte.alias, &cte.query, &self.known());
+            if let Some(common) = self.common.last_mut() {
+                common.insert(folded(&cte.alias.name), columns);
+            }
+        }
         self.scopes.push(Scope::default());
         ControlFlow::Continue(())
     }
@@ -83,6 +91,7 @@ impl VisitorMut for Merging<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        expand_stars(select, &self.known());
         let found = match Scope::of(select, &self.known()) {
             Ok(found) => found,
             Err(error) => return ControlFlow::Break(error),
@@ -187,90 +196,6 @@ fn name_items(items: &mut [SelectItem], merged: &HashMap<String, Expr>) {
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
-}
-
-/// The relations that a name in FROM can mean.
-struct Known<'a> {
-    catalog: &'a Catalog,
-    common: &'a [HashSet<String>],
-}
-
-impl Known<'_> {
-    /// The columns of what a name means, if it is the catalog's.
-    fn columns(&self, name: &ObjectName) -> Option<Vec<String>> {
-        let name = public_name(name)?;
-        let is_common = self.common.iter().any(|names| names.contains(&name));
-        let object = self.catalog.get(&name).filter(|_| !is_common)?;
-        Some(column_names(object))
-    }
-}
-
-/// A relation of FROM: what its columns are qualified with, and their names if the catalog knows them.
-struct Relation {
-    qualifier: Ident,
-    columns: Option<Vec<String>>,
-}
-
-impl Relation {
-    fn of(factor: &TableFactor, known: &Known) -> Option<Relation> {
-        match factor {
-            TableFactor::Table { name, alias, .. } => {
-                let qualifier = match alias {
-                    Some(alias) => alias.name.clone(),
-                    None => name.0.last()?.as_ident()?.clone(),
-                };
-                let renames = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
-                let columns = known.columns(name).filter(|_| !renames);
-                Some(Relation { qualifier, columns })
-            }
-            TableFactor::Derived {
-                alias: Some(alias),
-                subquery,
-                ..
-            } => {
-                let renamed = alias.columns.iter().map(|column| folded(&column.name));
-                let columns = Some(renamed.collect()).filter(|columns: &Vec<String>| !columns.is_empty());
-                Some(Relation {
-                    qualifier: alias.name.clone(),
-                    columns: columns.or_else(|| output_names(subquery)),
-                })
-            }
-            _ => None,
-        }
-    }
-
-    fn has(&self, column: &str) -> bool {
-        self.columns
-            .as_ref()
-            .is_some_and(|columns| columns.iter().any(|known| known == column))
-    }
-
-    fn column(&self, name: &str) -> Expr {
-        Expr::CompoundIdentifier(vec![self.qualifier.clone(), Ident::with_quote('"', name)])
-    }
-}
-
-/// The names of a query's columns, if each is written out.
-fn output_names(query: &Query) -> Option<Vec<String>> {
-    let SetExpr::Select(select) = query.body.as_ref() else {
-        return None;
-    };
-    let names = select.projection.iter().map(|item| match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(folded(ident)),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().map(folded),
-        _ => None,
-    });
-    names.collect()
-}
-
-fn column_names(object: &Object) -> Vec<String> {
-    let columns = match object {
-        Object::Table(table) => &table.columns,
-        Object::View(view) => &view.columns,
-        Object::MaterializedView(view) => &view.columns,
-    };
-    columns.fields().iter().map(|field| field.name().clone()).collect()
 }
 
 fn merged_columns(select: &Select, known: &Known) -> Result<HashMap<String, Expr>> {

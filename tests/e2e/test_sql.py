@@ -56,8 +56,28 @@ def test_merged_columns_of_joins(db, name, query, rows):
     assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall(), key=repr) == sorted(rows, key=repr)
 
 
+# The columns' order is PostgreSQL's.
+@pytest.mark.parametrize("query, columns, rows", [
+    ("SELECT * FROM {a} JOIN {b} USING (k)", "k v j w j", [(2, 1, 3, 4, 9)]),
+    ("SELECT * FROM {a} FULL JOIN {b} USING (j)", "j v k w k", [(3, 1, 2, None, None), (9, None, None, 4, 2)]),
+    ("SELECT * FROM {a} RIGHT JOIN {b} USING (j, k)", "j k v w", [(9, 2, None, 4)]),
+    ("SELECT x.w, * FROM {a} NATURAL LEFT JOIN {b} x", "w k j v w", [(None, 2, 3, 1, None)]),
+    ("SELECT *, 1 AS one FROM {a} JOIN {b} USING (k), {b} z", "k v j w j w j k one", [(2, 1, 3, 4, 9, 4, 9, 2, 1)]),
+    ("WITH c (k, m) AS (SELECT k, v AS x FROM {a}) SELECT * FROM {b} JOIN c USING (k)", "k w j m", [(2, 4, 9, 1)]),
+    ("SELECT * FROM (SELECT * FROM {a} JOIN (SELECT w, k FROM {b}) y USING (k)) q (i, v, j, w)", "i v j w", [(2, 1, 3, 4)]),
+    ("SELECT * FROM {a} x JOIN {a} y USING (k) JOIN {b} z USING (k)", "k v j v j w j", [(2, 1, 3, 1, 3, 4, 9)]),
+])
+def test_a_star_shows_merged_columns_first(db, name, query, columns, rows):
+    a, b = f"{name}_a", f"{name}_b"
+    db.execute(f"CREATE TABLE {a} (v INT, k INT, j INT); CREATE TABLE {b} (w INT, j INT, k INT)")
+    db.execute(f"INSERT INTO {a} VALUES (1, 2, 3)")
+    db.execute(f"INSERT INTO {b} VALUES (4, 9, 2)")
+    found = db.execute(query.format(a=a, b=b))
+    assert " ".join(column.name for column in found.description) == columns
+    assert sorted(found.fetchall(), key=repr) == sorted(rows, key=repr)
+
+
 @pytest.mark.parametrize("sql, state", [
-    ("SELECT * FROM {a} FULL JOIN {b} USING (k)", "0A000"),
     ("SELECT k FROM {a} RIGHT JOIN {b} USING (k) JOIN {a} z USING (k)", "0A000"),
     ("SELECT count(*) FROM {a} GROUP BY CUBE (" + ", ".join(f"k + {n}" for n in range(13)) + ")", "54001"),
 ])

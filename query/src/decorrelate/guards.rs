@@ -30,7 +30,8 @@ impl Flattening<'_> {
         if !self.domain.is_guarded() || !pulled.can_fail()? {
             return Ok(Some(pulled));
         }
-        if !is_whole(plan)? {
+        // Of a plan without outer columns nothing was pulled: what is left would be the same plan again.
+        if pulled.conditions.is_empty() || !is_whole(plan)? {
             return Ok(None);
         }
         pulled.base = self.rewrite.if_needed(&pulled.base, &self.domain.existence())?;
