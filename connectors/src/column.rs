@@ -161,6 +161,14 @@ impl Column {
             let reason = format!("field `{}`: NULL in a column that is NOT NULL", self.name);
             return Err(Fault::new(FaultKind::Null, reason));
         }
+        self.push_nothing(row)
+    }
+
+    /// Appends NULL as row `row`, also where none may be: its place is to be filled.
+    ///
+    /// # Errors
+    /// None for columns of table types; those of a STRUCT's fields.
+    pub(crate) fn push_nothing(&mut self, row: usize) -> Parsed<()> {
         self.nulls.push(row as u32);
         match &mut self.values {
             Values::Boolean(values) => values.push(false),

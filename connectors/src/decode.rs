@@ -15,7 +15,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-pub use arrow_stream::stream_columns;
+use arrow_stream::stream_columns;
 pub use lines::{BadLine, LineRules, decode_lines};
 
 use crate::csv::{CsvRows, CsvStyle, HeaderRule};
@@ -53,17 +53,55 @@ pub enum BodyFormat {
 /// `Invalid` CONN-0012: a row cannot be read, with line (or element) and field in the message and SQLSTATE 22P02,
 /// 22003, 22007, 22021 or 23502. CONN-0013 (42703): a field is no column. Nothing is kept of such a body.
 pub fn decode_body(schema: &SchemaRef, format: BodyFormat, body: &[u8]) -> Result<Vec<RecordBatch>> {
-    let mut rows = Rows::new(schema, None)?;
+    let decoded = decode_with_defaults(schema, &vec![false; schema.fields().len()], format, body)?;
+    Ok(decoded.into_iter().map(|decoded| decoded.batch).collect())
+}
+
+/// Rows of a body, and which values are still to be filled in.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The rows, NULL where a default belongs.
+    pub batch: RecordBatch,
+    /// For each column, the rows that do not name it, ascending; empty for a column without a default.
+    pub absent: Vec<Vec<u32>>,
+}
+
+/// Reads a whole body as rows of `schema`, in which columns that have a default may be left out.
+///
+/// # Arguments
+/// - `has_default`: one for each column. In a row that does not name it, such a column is NULL in the batch, whose schema says that it can be,
+///   and the row is in [`Decoded::absent`].
+///
+/// # Errors
+/// As [`decode_body`].
+pub fn decode_with_defaults(
+    schema: &SchemaRef,
+    has_default: &[bool],
+    format: BodyFormat,
+    body: &[u8],
+) -> Result<Vec<Decoded>> {
+    let mut rows = Rows::new(schema, None)?.with_defaults(has_default);
     let text = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     match format {
         BodyFormat::Ndjson => lines(&mut rows, TextRows::Json(JsonRows::new(true)), text, 1),
         BodyFormat::JsonArray => array(&mut rows, text),
         BodyFormat::Csv => csv(&mut rows, text),
-        BodyFormat::ArrowStream => arrow_stream::decode(schema, body),
+        BodyFormat::ArrowStream => {
+            let named = stream_columns(body).unwrap_or_default();
+            let is_named = |name: &str| named.iter().any(|known| known.eq_ignore_ascii_case(name));
+            let fields = rows.schema().fields().iter().zip(has_default);
+            let is_absent: Vec<bool> = fields.map(|(field, has)| *has && !is_named(field.name())).collect();
+            let batches = arrow_stream::decode(rows.schema(), body)?.into_iter().map(|batch| {
+                let all = |absent: &bool| (0..batch.num_rows() as u32).filter(|_| *absent).collect();
+                let absent = is_absent.iter().map(all).collect();
+                Decoded { batch, absent }
+            });
+            Ok(batches.collect())
+        }
     }
 }
 
-fn csv(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
+fn csv(rows: &mut Rows, body: &[u8]) -> Result<Vec<Decoded>> {
     let mut csv = CsvRows::new(CsvStyle::default(), HeaderRule::OnlyColumns, rows.columns.len());
     let header = csv
         .header(rows, body, true)
@@ -73,7 +111,7 @@ fn csv(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
     lines(rows, TextRows::Csv(csv), rest, first_line)
 }
 
-fn lines(rows: &mut Rows, mut format: TextRows, body: &[u8], first_line: u64) -> Result<Vec<RecordBatch>> {
+fn lines(rows: &mut Rows, mut format: TextRows, body: &[u8], first_line: u64) -> Result<Vec<Decoded>> {
     let mut batches = Vec::new();
     let (mut at, mut line) = (0, first_line);
     while at < body.len() {
@@ -95,14 +133,18 @@ fn lines(rows: &mut Rows, mut format: TextRows, body: &[u8], first_line: u64) ->
 }
 
 /// Makes a batch of the rows if there are `least` of them.
-fn finish(rows: &mut Rows, batches: &mut Vec<RecordBatch>, least: usize) -> Result<()> {
+fn finish(rows: &mut Rows, batches: &mut Vec<Decoded>, least: usize) -> Result<()> {
     if rows.len() >= least {
-        batches.push(rows.finish()?);
+        let absent = rows.take_absent();
+        batches.push(Decoded {
+            batch: rows.finish()?,
+            absent,
+        });
     }
     Ok(())
 }
 
-fn array(rows: &mut Rows, body: &[u8]) -> Result<Vec<RecordBatch>> {
+fn array(rows: &mut Rows, body: &[u8]) -> Result<Vec<Decoded>> {
     if let Err(error) = std::str::from_utf8(body) {
         let reason = format!("invalid UTF-8 at byte {}", error.valid_up_to() + 1);
         return Err(refused(

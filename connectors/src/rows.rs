@@ -24,6 +24,8 @@ pub(crate) struct Rows {
     serial: u64,
     /// Columns that have a value in the row being read.
     filled: usize,
+    /// For each column that has a default, the rows that do not name it.
+    absent: Vec<Option<Vec<u32>>>,
 }
 
 impl Rows {
@@ -40,6 +42,7 @@ impl Rows {
             .enumerate()
             .map(|(index, field)| Column::new(field, wanted.contains(&index)))
             .collect::<Result<Vec<_>>>()?;
+        let schema_len = schema.fields().len();
         let schema = projected(schema, &wanted);
         Ok(Rows {
             columns,
@@ -48,7 +51,30 @@ impl Rows {
             len: 0,
             serial: 0,
             filled: 0,
+            absent: vec![None; schema_len],
         })
+    }
+
+    /// Rows in which columns that have a default may be left out; the places of these are NULL.
+    pub(crate) fn with_defaults(mut self, has_default: &[bool]) -> Rows {
+        let fields = self.schema.fields().iter().zip(has_default);
+        let fields: Vec<_> = fields
+            .map(|(field, has)| field.as_ref().clone().with_nullable(field.is_nullable() || *has))
+            .collect();
+        self.schema = Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()));
+        self.absent = has_default.iter().map(|has| has.then(Vec::new)).collect();
+        self
+    }
+
+    /// The rows since the last call that do not name a column, for each column that has a default.
+    pub(crate) fn take_absent(&mut self) -> Vec<Vec<u32>> {
+        let absent = self.absent.iter_mut().map(|rows| rows.as_mut().map(std::mem::take));
+        absent.map(Option::unwrap_or_default).collect()
+    }
+
+    /// The columns handed over.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     /// Rows read so far.
@@ -96,8 +122,15 @@ impl Rows {
 
     #[cold]
     fn fill(&mut self) -> Parsed<()> {
-        for column in self.columns.iter_mut().filter(|column| column.stamp != self.serial) {
-            column.push_null(self.len)?;
+        for (column, absent) in self.columns.iter_mut().zip(&mut self.absent) {
+            match absent {
+                _ if column.stamp == self.serial => {}
+                None => column.push_null(self.len)?,
+                Some(rows) => {
+                    column.push_nothing(self.len)?;
+                    rows.push(self.len as u32);
+                }
+            }
         }
         Ok(())
     }
@@ -106,6 +139,9 @@ impl Rows {
     #[cold]
     pub(crate) fn back(&mut self) {
         self.columns.iter_mut().for_each(|column| column.truncate(self.len));
+        for rows in self.absent.iter_mut().flatten() {
+            rows.truncate(rows.partition_point(|row| (*row as usize) < self.len));
+        }
     }
 
     /// Takes back the row closed last.

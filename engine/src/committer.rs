@@ -201,6 +201,9 @@ impl Committer {
             worker.send(Command::Shutdown);
             worker.wake();
         }
+        if let Some(Err(error)) = self.log.take().map(Log::close) {
+            tracing::error!("the log has no mark of its end: {}", error.render());
+        }
     }
 
     /// Commits a group of requests.
@@ -220,6 +223,8 @@ impl Committer {
                         let _ = reply.send(Err(error));
                     }
                 },
+                // What comes after a refused batch has later offsets: with it, the refused rows would be skipped at the next start.
+                Request::Source { permit, .. } if permit.failure.get().is_some() => {}
                 Request::Source { commit, permit, .. } => match self.prepare(commit) {
                     Ok(done) => {
                         prepared.push(done);

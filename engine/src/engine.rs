@@ -155,7 +155,7 @@ impl Recovered {
         };
         let thread = std::thread::Builder::new()
             .name("cenote-committer".into())
-            .spawn(move || committer.run())?;
+            .spawn(move || worker::or_abort(|| committer.run()))?;
         threads.push(thread);
         Ok(Engine {
             requests,

@@ -152,7 +152,7 @@ pub(crate) fn start(
 }
 
 /// Runs a worker; one that panics outside of a view's own operators ends the process, as others wait for it for ever.
-fn or_abort(run: impl FnOnce()) {
+pub(crate) fn or_abort(run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         tracing::error!("a worker panicked: the process ends, and recovers from its log when it is started again");
         std::process::abort();

@@ -8,6 +8,7 @@ mod open;
 mod read;
 mod state;
 
+pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
 pub(crate) use open::new_table;
 pub(crate) use state::StateTable;

@@ -86,7 +86,7 @@ impl Database {
         self.engine().wait_visible(epoch).await?;
         catalog.insert(Object::Table(table.clone()));
         self.set_catalog(catalog);
-        if let Err(error) = self.start_source_of(&table).await {
+        if let Err(error) = self.start_source_of(&table) {
             self.sources().fail(&table, error);
         }
         Ok(true)

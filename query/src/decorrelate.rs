@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub(crate) use values::has_one_row_at_most;
 
 /// Nodes of a plan, subqueries included, that a statement may need.
-const NODES_MAX: usize = 5000;
+pub(crate) const NODES_MAX: usize = 5000;
 
 /// Puts joins in the place of subqueries.
 #[derive(Debug)]
@@ -127,8 +127,9 @@ impl Rewrite {
 /// The plan, if it has not too many nodes.
 ///
 /// # Errors
-/// 54001: it has; the domains of its subqueries repeat the rows that these are computed for.
-fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// 54001: it has. What a WITH names is repeated wherever it is read, and the domains of subqueries repeat the rows that
+/// these are computed for.
+pub(crate) fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut nodes = 0;
     plan.apply(|_| {
         nodes += 1;
@@ -140,11 +141,16 @@ fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
     if nodes <= NODES_MAX {
         return Ok(plan);
     }
-    let message = format!("cannot plan query: its subqueries make a plan of more than {NODES_MAX} nodes");
+    Err(crate::provider::outside(too_large()))
+}
+
+/// 54001: a statement's plan would have more than [`NODES_MAX`] nodes.
+pub(crate) fn too_large() -> Error {
+    let message = format!("cannot plan query: its plan has more than {NODES_MAX} nodes");
     let error = Error::new(ErrorKind::Invalid, "SQL-0327", message).sqlstate("54001");
-    Err(crate::provider::outside(error.attempt(
-        "fewer subqueries in one statement: join their tables, or give parts of the query views of their own",
-    )))
+    error.attempt(
+        "fewer subqueries and uses of WITH in one statement: join tables, or give parts of the query views of their own",
+    )
 }
 
 fn node_has_subquery(node: &LogicalPlan) -> Result<bool> {

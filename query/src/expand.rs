@@ -8,6 +8,7 @@
 //! Names of output columns ([`crate::names`]), and what `AS OF` becomes ([`crate::past`]).
 
 use crate::catalog::{Catalog, Object, ViewDefinition};
+use crate::decorrelate::{NODES_MAX, too_large};
 use crate::names::{folded, name_outputs, public_name};
 use crate::past::epoch_at;
 use crate::walk;
@@ -29,7 +30,7 @@ const VIEW_DEPTH_MAX: usize = 64;
 ///   tables that they read): they are computed anew, like plain ones.
 ///
 /// # Errors
-/// `Invalid` 54001: views stand too deep on each other.
+/// `Invalid` 54001: views stand too deep on each other, or the statement reads more than 5,000 relations.
 pub(crate) fn expand_views(
     statement: &mut Statement,
     catalog: &Catalog,
@@ -62,6 +63,10 @@ struct Expander<'a> {
 pub(crate) struct Common {
     /// Where each one's query is, and its name.
     tables: Vec<(*const Query, String)>,
+    /// Relations that each one's query reads, counted as often as it reads them.
+    sizes: Vec<usize>,
+    /// The same of the query itself, as far as the walk has come.
+    relations: usize,
     is_recursive: bool,
     /// How many of them can be named where the walk is: inside one, only those before it.
     seen: usize,
@@ -97,8 +102,29 @@ impl Common {
         Common {
             is_recursive: query.with.as_ref().is_some_and(|with| with.recursive),
             seen: tables.len(),
+            sizes: vec![1; tables.len()],
+            relations: 0,
             tables,
         }
+    }
+
+    /// Adds what `query`, which the walk has left, reads: to its own size if it is a common table expression.
+    fn add(&mut self, query: &Query, relations: usize) {
+        match self.tables.iter().position(|(at, _)| std::ptr::eq(*at, query)) {
+            Some(inner) => self.sizes[inner] = relations.max(1),
+            None => self.relations = self.relations.saturating_add(relations),
+        }
+    }
+
+    /// How many relations a bare name stands for.
+    fn size_of(stack: &[Common], name: &str) -> usize {
+        let sizes = stack.iter().rev().find_map(|common| {
+            let named = common.tables[..common.seen]
+                .iter()
+                .rposition(|(_, table)| table == name)?;
+            Some(common.sizes[named])
+        });
+        sizes.unwrap_or(1)
     }
 
     /// Takes note that the walk goes into `query`, which may be one of the expressions.
@@ -111,6 +137,16 @@ impl Common {
 
     fn hides(&self, name: &str) -> bool {
         self.tables[..self.seen].iter().any(|(_, table)| table == name)
+    }
+}
+
+impl Expander<'_> {
+    /// Ends the walk where the query would be planned for ever: what WITH names is planned wherever it is read.
+    fn check_size(&self) -> ControlFlow<Error> {
+        match self.common.last() {
+            Some(common) if common.relations > NODES_MAX => ControlFlow::Break(too_large()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -136,9 +172,14 @@ impl VisitorMut for Expander<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let relations = self.common.last().map_or(0, |common| common.relations);
         Common::leave_query(&mut self.common);
-        ControlFlow::Continue(())
+        match self.common.last_mut() {
+            Some(outer) => outer.add(query, relations),
+            None => return ControlFlow::Continue(()),
+        }
+        self.check_size()
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
@@ -159,9 +200,17 @@ impl VisitorMut for Expander<'_> {
         let past = own_past.or(self.past);
         let public = public_name(name);
         let is_common = |name: &String| Common::hide(&self.common, name);
-        if name.0.len() == 1 && public.as_ref().is_some_and(is_common) {
+        let is_common = name.0.len() == 1 && public.as_ref().is_some_and(is_common);
+        let size = match &public {
+            Some(name) if is_common => Common::size_of(&self.common, name),
+            _ => 1,
+        };
+        if let Some(common) = self.common.last_mut() {
+            common.relations = common.relations.saturating_add(size);
+        }
+        if is_common {
             return match own_past {
-                None => ControlFlow::Continue(()),
+                None => self.check_size(),
                 Some(epoch) => ControlFlow::Break(no_past(name, epoch)),
             };
         }

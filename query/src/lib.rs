@@ -46,6 +46,7 @@ mod plan;
 mod postgres;
 mod program;
 mod provider;
+mod pushed;
 mod relations;
 mod resorted;
 mod row_errors;

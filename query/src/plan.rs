@@ -152,7 +152,7 @@ fn with_own_memory(shared: &Arc<RuntimeEnv>, bytes: usize) -> Arc<RuntimeEnv> {
 fn rules_for_all() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Sync>> {
     let rules = Optimizer::new().rules.into_iter();
     let rules = crate::null_equality::kept_apart(rules.filter(|rule| !WRONG_FOR_ALL.contains(&rule.name())));
-    crate::dependencies::without(rules)
+    crate::pushed::kept_above(crate::dependencies::without(rules))
 }
 
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -218,6 +218,7 @@ impl ReadView {
         crate::casts::named::name_casts(&mut ast);
         let statement = PlanStatement::Statement(Box::new(ast));
         let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        let plan = crate::decorrelate::bounded(plan).map_err(from_datafusion)?;
         let plan = crate::values::with_subqueries(plan).map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }

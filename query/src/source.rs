@@ -20,6 +20,7 @@ use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -27,7 +28,7 @@ use tokio::sync::watch;
 use told::Told;
 
 /// Reads what is committed, visible or not.
-const NEWEST: Epoch = Epoch(u64::MAX - 1);
+pub(crate) const NEWEST: Epoch = Epoch(u64::MAX - 1);
 
 /// All sources that run or have run.
 #[derive(Default)]
@@ -216,12 +217,12 @@ impl Database {
     }
 
     /// Starts the source of a table that keeps its rows; does nothing for tables held here.
-    pub(crate) async fn start_source_of(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+    pub(crate) fn start_source_of(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         if table.definition.connector.is_none() {
             return Ok(());
         }
         if table.versioned.is_none() {
-            return self.start_passing_source(table).await;
+            return self.start_passing_source(table);
         }
         // No commit touches them before the source runs, so the newest are those of its last batch.
         let offsets = self.stored_offsets(table, NEWEST)?;
@@ -229,7 +230,7 @@ impl Database {
     }
 
     /// Starts a source without a table once a view reads it.
-    pub(crate) async fn start_passing_source(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+    pub(crate) fn start_passing_source(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let id = table.definition.id;
         let is_read = self
             .catalog()
@@ -239,26 +240,9 @@ impl Database {
         if !is_read || self.sources().is_started(id) {
             return Ok(());
         }
-        // Opened before what it has told so far is forgotten.
-        let source = self.source_of(table, Offsets::new(), None)?;
-        if let Some(offsets) = table.definition.offsets {
-            // Views over it begin with nothing, so it begins at its start, and what it could not read with it.
-            let change = |table, deletes, truncate| TableWrite {
-                table,
-                deletes,
-                inserts: Vec::new(),
-                on_conflict: OnConflict::Replace,
-                truncate,
-            };
-            let told = self.errors_of(&table.definition.name)?;
-            let commit = Commit {
-                writes: vec![change(offsets, Vec::new(), true), change(ERRORS, told, false)],
-                read_at: NEWEST,
-                ..Commit::default()
-            };
-            self.engine().commit(commit).await?;
-        }
-        self.run_source(table, source)
+        // Views over it have been given, or are reading again, what it passed on up to there.
+        let offsets = self.stored_offsets(table, NEWEST)?;
+        self.start_source(table, offsets)
     }
 
     /// What takes the rows of a source that is gone out of the table of errors; `None` if there are none.
@@ -314,9 +298,13 @@ impl Database {
         let thread = std::thread::Builder::new()
             .name(format!("cenote-source-{id}"))
             .spawn(move || {
-                let result = source
-                    .run(&mut output, &running_stop)
-                    .and_then(|()| output.feed.drain());
+                let run = || {
+                    source
+                        .run(&mut output, &running_stop)
+                        .and_then(|()| output.feed.drain())
+                };
+                let panicked = |_| Err(Error::bug("the source panicked: what it says is in the log"));
+                let result = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked);
                 if let Err(error) = result.filter_stop(&running_stop) {
                     tracing::error!("source {}: {}", running_progress.name, error.render());
                     let _ = running_progress.failure.set(error);

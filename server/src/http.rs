@@ -11,7 +11,6 @@
 //! What a name, a key or a statement means: `cenote_query`.
 
 mod append;
-mod append_columns;
 mod changes;
 mod connection;
 mod error;

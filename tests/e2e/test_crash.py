@@ -245,6 +245,25 @@ def test_a_flipped_byte_in_the_middle_is_named_or_does_not_matter(logged, tmp_pa
         assert rows == list(range(1, COMMITS + 1)), "never a silent loss in the middle"
 
 
+@pytest.mark.parametrize("back", [9, 60, 130])
+def test_damage_at_the_end_of_a_log_that_was_closed_is_no_torn_tail(tmp_path, back):
+    """The last record was acknowledged, and the server stopped as told."""
+    server = Server(data_dir=tmp_path / "data")
+    try:
+        server.sql("CREATE TABLE t (n INT PRIMARY KEY, w TEXT)")
+        server.sql("INSERT INTO t VALUES (1, 'the only row, whose text makes the record long enough to be hit: ' || repeat('x', 200))")
+        assert server.terminate() == 0
+    finally:
+        server.close()
+    target = log_files(tmp_path / "data")[-1]
+    data = bytearray(target.read_bytes())
+    data[len(data.rstrip(b"\x00")) - back] ^= 0x01
+    target.write_bytes(bytes(data))
+    with pytest.raises(RuntimeError) as raised:
+        Server(data_dir=tmp_path / "data", ready_timeout=20).close()
+    assert target.name in str(raised.value) and "at byte" in str(raised.value)
+
+
 def test_a_log_file_that_is_gone_is_never_an_empty_database(logged, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(logged, folder)

@@ -225,6 +225,28 @@ def test_rows_are_appended_as_one_epoch(server, name, kind, body):
         assert db.execute(f"SELECT id, w FROM {name} ORDER BY id").fetchall() == [(1, "a"), (2**53 + 1, None)]
 
 
+DEFAULTED = [
+    ("application/x-ndjson", '{"id":1}\n{"id":2,"v":5}\n{"id":3,"v":null}\n', [(1, 7, "d"), (2, 5, "d"), (3, None, "d")]),
+    ("application/json", '[{"id":1},{"id":2,"s":"x"}]', [(1, 7, "d"), (2, 7, "x")]),
+    ("application/x-ndjson", '{"ID":1}\n{"V":1,"Id":2}\n', [(1, 7, "d"), (2, 1, "d")]),
+    ("text/csv", "v,id\n,1\n5,2\n", [(1, None, "d"), (2, 5, "d")]),
+    ("application/vnd.apache.arrow.stream", arrow_body({"id": pa.array([1, 2]), "V": pa.array([None, 5])}), [(1, None, "d"), (2, 5, "d")]),
+]
+
+
+@pytest.mark.parametrize("kind, body, rows", DEFAULTED)
+def test_each_row_has_the_defaults_of_what_it_leaves_out(server, name, kind, body, rows):
+    with server.connect() as db:
+        db.execute(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, v INT DEFAULT 7, s TEXT NOT NULL DEFAULT 'd')")
+        answer = server.post(f"/api/v1/tables/{name}/rows", body, headers={"Content-Type": kind})
+        assert answer.status in (200, 201), answer.text
+        assert db.execute(f"SELECT id, v, s FROM {name} ORDER BY id").fetchall() == rows
+        error = error_of(server.post(f"/api/v1/tables/{name}/rows", '[{"id":9},{"id":10,"s":null}]', headers={"Content-Type": "application/json"}))
+        assert error["sqlstate"] == "23502" and "element 2" in error["message"]
+        error = error_of(server.post(f"/api/v1/tables/{name}/rows", '[{"id":9},5]', headers={"Content-Type": "application/json"}))
+        assert error["sqlstate"] == "22P02" and "element 2" in error["message"]
+
+
 @pytest.mark.parametrize("kind, body, sqlstate", [
     ("application/x-ndjson", '{"id":1}\n{"id":"x"}\n', "22P02"),
     ("application/x-ndjson", '{"id":1}\n{"id":1}\n', "23505"),

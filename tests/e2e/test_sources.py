@@ -65,6 +65,27 @@ def test_a_source_whose_file_is_gone_refuses_a_later_view_and_keeps_the_first(se
         db.execute(f"SELECT * FROM {name}_2")
 
 
+def test_a_source_whose_file_is_gone_at_a_restart_loses_no_rows_in_silence(fresh):
+    server = fresh()
+    (server.cwd / "in").mkdir()
+    append(server.cwd / "in/1.json", range(10))
+    append(server.cwd / "in/2.json", range(10, 15))
+    with server.connect() as db:
+        db.execute(f"CREATE SOURCE src ({COLUMNS}) WITH (connector = 'file', format = 'json', path = 'in')")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM src")
+    server.wait_until("v", lambda c: c.execute("SELECT n FROM v").fetchone() == (15,))
+    server.kill()
+    (server.cwd / "in/2.json").rename(server.cwd / "2.json")
+    server.start()
+    with server.connect() as db, pytest.raises(psycopg.Error) as raised:
+        db.execute("SELECT n FROM v")
+    assert "in/2.json" in str(raised.value)
+    server.kill()
+    (server.cwd / "2.json").rename(server.cwd / "in/2.json")
+    server.start()
+    assert server.sql("SELECT n FROM v") == [(15,)]
+
+
 def test_bad_rows_of_a_source_are_told_once_however_often_it_is_read(fresh):
     server = fresh()
     (server.cwd / "in.json").write_text(lines(range(5)) + "{no\n")

@@ -56,6 +56,34 @@ def test_merged_columns_of_joins(db, name, query, rows):
     assert sorted(db.execute(f"SELECT * FROM {name}_v").fetchall(), key=repr) == sorted(rows, key=repr)
 
 
+# What PostgreSQL gives: a global aggregate has its row whatever is asked of it later.
+@pytest.mark.parametrize("query, rows", [
+    ("SELECT t.id, s.n FROM {t} t LEFT JOIN (SELECT count(*) AS n FROM {t}) s ON false", [(1, None), (2, None), (3, None)]),
+    ("SELECT * FROM (SELECT count(*) AS n FROM {t}) s WHERE n BETWEEN NULL AND 5", []),
+    ("SELECT s.m FROM (SELECT min(a) AS m FROM {t} WHERE id < 3) s WHERE s.m IN (SELECT NULL::int FROM {t})", []),
+    ("SELECT s.m, y.id FROM (SELECT min(a) AS m FROM {t} WHERE id = 3) s JOIN {t} y ON s.m = NULL::int", []),
+    ("SELECT x.m, l.p FROM (SELECT min(a) AS m FROM {t} WHERE id = 3) x LEFT JOIN LATERAL (SELECT coalesce(x.m, y.id) FROM {t} y) l(p) ON false", [(None, None)]),
+    ("SELECT x.m, l.p FROM (SELECT min(a) AS m FROM {t} WHERE id = 3) x LEFT JOIN LATERAL (SELECT coalesce(x.m, y.id) FROM {t} y) l(p) ON l.p IS NULL",
+     [(None, None)]),
+    ("SELECT a, count(*) AS n FROM {t} GROUP BY GROUPING SETS ((), (a)) HAVING 1 = 2", []),
+    ("SELECT count(*) AS n FROM {t} HAVING false", []),
+])
+def test_a_constant_condition_over_a_global_aggregate(db, name, query, rows):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT)")
+    query = query.format(t=name)
+    db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS {query}")
+    db.execute(f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, NULL)")
+    for what in (query, f"SELECT * FROM {name}_v"):
+        assert sorted(db.execute(what).fetchall(), key=repr) == rows, what
+
+
+def test_a_plan_that_doubles_is_refused_at_once(db):
+    parts = ", ".join(f"c{i} AS (SELECT * FROM c{i - 1} a UNION ALL SELECT * FROM c{i - 1} b)" for i in range(1, 25))
+    with pytest.raises(psycopg.Error) as raised:
+        db.execute(f"WITH c0 AS (SELECT 1 AS x), {parts} SELECT count(*) FROM c24")
+    assert raised.value.sqlstate == "54001"
+
+
 # The columns' order is PostgreSQL's.
 @pytest.mark.parametrize("query, columns, rows", [
     ("SELECT * FROM {a} JOIN {b} USING (k)", "k v j w j", [(2, 1, 3, 4, 9)]),

@@ -54,7 +54,7 @@ pub(super) fn decode(schema: &SchemaRef, body: &[u8]) -> Result<Vec<RecordBatch>
 }
 
 /// The names of a stream's columns; `None` if its head cannot be read.
-pub fn stream_columns(body: &[u8]) -> Option<Vec<String>> {
+pub(super) fn stream_columns(body: &[u8]) -> Option<Vec<String>> {
     let schema = unpanicked(|| {
         let mut decoder = StreamDecoder::new();
         let mut buffer = Buffer::from(body);

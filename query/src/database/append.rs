@@ -6,7 +6,7 @@ use crate::ddl::{FED, MADE};
 use crate::dml::{assign, check_rows, kept_form};
 use crate::error::{from_datafusion, no_column};
 use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::compute::concat_batches;
+use arrow::compute::{concat_batches, interleave};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::{Commit, OnConflict, TableWrite};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result};
@@ -15,19 +15,37 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::physical_expr::create_physical_expr;
 use std::sync::Arc;
 
+/// Rows to append.
+#[derive(Debug)]
+pub struct AppendRows {
+    /// Columns by name; those that are missing take their default in all rows.
+    pub batch: RecordBatch,
+    /// For each column of the batch, the rows in which it takes its default, ascending; may be shorter.
+    pub absent: Vec<Vec<u32>>,
+}
+
+/// What rows can be appended to a table.
+#[derive(Clone, Debug)]
+pub struct AppendSchema {
+    /// Its columns.
+    pub columns: SchemaRef,
+    /// Which of them have a default.
+    pub has_default: Vec<bool>,
+}
+
 impl Database {
     /// Appends rows to a table held here, as one epoch, durable and visible when this returns.
     ///
     /// # Arguments
-    /// - `rows`: columns by name; missing ones take their default; types are cast exactly or refused.
+    /// - `rows`: their types are cast exactly or refused.
     ///
     /// # Returns
     /// The epoch of the rows.
-    pub async fn append(self: &Arc<Self>, table: &str, rows: Vec<RecordBatch>) -> Result<Epoch> {
+    pub async fn append(self: &Arc<Self>, table: &str, rows: Vec<AppendRows>) -> Result<Epoch> {
         let table = self.appendable(table)?;
         let batches = rows
             .iter()
-            .map(|batch| self.complete(&table, batch))
+            .map(|rows| self.complete(&table, rows))
             .collect::<Result<Vec<_>>>()?;
         let schema = nullable_columns(&table);
         let rows = kept_form(&table, concat_batches(&schema, &batches)?)?;
@@ -52,8 +70,16 @@ impl Database {
     }
 
     /// Columns that `append` to this table takes, for decoding a body of JSON or CSV.
-    pub fn append_schema(&self, table: &str) -> Result<SchemaRef> {
-        Ok(self.appendable(table)?.columns.clone())
+    ///
+    /// # Errors
+    /// `NotFound`: no such table. `Invalid` SQL-0219: its rows come from elsewhere.
+    pub fn append_schema(&self, table: &str) -> Result<AppendSchema> {
+        let table = self.appendable(table)?;
+        let columns = table.definition.columns.iter();
+        Ok(AppendSchema {
+            has_default: columns.map(|column| column.default.is_some()).collect(),
+            columns: table.columns.clone(),
+        })
     }
 
     fn appendable(&self, name: &str) -> Result<Arc<Table>> {
@@ -74,23 +100,25 @@ impl Database {
     }
 
     /// A batch in the table's columns and types.
-    fn complete(&self, table: &Table, batch: &RecordBatch) -> Result<RecordBatch> {
+    fn complete(&self, table: &Table, AppendRows { batch, absent }: &AppendRows) -> Result<RecordBatch> {
         for field in batch.schema().fields() {
             if table.columns.index_of(field.name()).is_err() {
                 let names = table.columns.fields().iter().map(|field| field.name().as_str());
                 return Err(no_column(&table.definition.name, field.name(), names));
             }
         }
-        let columns =
-            table
-                .definition
-                .columns
-                .iter()
-                .zip(table.columns.fields())
-                .map(|(definition, field)| match batch.column_by_name(field.name()) {
-                    Some(column) => assign(column, field),
-                    None => self.default_column(definition.default.as_deref(), field, batch.num_rows()),
-                });
+        let columns = table.definition.columns.iter().zip(table.columns.fields());
+        let columns = columns.map(|(definition, field)| {
+            let default = definition.default.as_deref();
+            let Some((place, _)) = batch.schema_ref().column_with_name(field.name()) else {
+                return self.default_column(default, field, batch.num_rows());
+            };
+            let given = assign(batch.column(place), field)?;
+            match absent.get(place).filter(|rows| !rows.is_empty()) {
+                None => Ok(given),
+                Some(rows) => filled(&given, rows, &self.default_column(default, field, rows.len())?),
+            }
+        });
         Changes::batch(
             nullable_columns(table),
             columns.collect::<Result<Vec<_>>>()?,
@@ -126,6 +154,19 @@ impl Database {
             .map_err(from_datafusion)?;
         assign(&value, field)
     }
+}
+
+/// A column with other values in some rows.
+///
+/// # Arguments
+/// - `rows`: those rows, ascending.
+/// - `values`: one for each of them.
+fn filled(column: &ArrayRef, rows: &[u32], values: &ArrayRef) -> Result<ArrayRef> {
+    let mut places: Vec<(usize, usize)> = (0..column.len()).map(|row| (0, row)).collect();
+    for (position, row) in rows.iter().enumerate() {
+        places[*row as usize] = (1, position);
+    }
+    Ok(interleave(&[column.as_ref(), values.as_ref()], &places)?)
 }
 
 fn nullable_columns(table: &Table) -> SchemaRef {

@@ -57,6 +57,10 @@ impl Database {
                 .fact("first epoch", view.created)
                 .attempt("read the contents again (snapshot = true) and resume from their epoch"));
         }
+        if let Some(from) = from.filter(|from| *from > self.engine.visible()) {
+            // Epochs that this server has not told: its reader would wait for them, and miss those before.
+            self.pin_past(from)?;
+        }
         let lost = self.clone().lost(name.to_string(), table.clone(), view).boxed();
         self.change_stream(table, readable.columns, from, snapshot, None, lost)
     }

@@ -28,8 +28,10 @@ impl Database {
         let wanted = wanted_columns(&readable, columns)?;
         let arrays = key_arrays(&readable, &wanted, keys)?;
         match target {
-            Target::Versioned { table, .. } => {
+            Target::Versioned { table, view, .. } => {
                 let pin = self.engine.pin_visible()?;
+                // Behind the pin: of an epoch in which the view failed there may be one worker's share.
+                view.map_or(Ok(()), |view| self.check_view(&view))?;
                 let (rows, key_of_row) = match probe(&table, &readable, &pin, &wanted, &arrays)? {
                     Some(found) => found,
                     None => scan_for(&table, &readable, &pin, &wanted, &arrays)?,

@@ -106,7 +106,7 @@ impl Database {
         }
         self.set_catalog(catalog);
         for table in definitions.tables.into_values() {
-            if let Err(error) = self.start_source_of(&table).await {
+            if let Err(error) = self.start_source_of(&table) {
                 // Its table is there all the same, and so is everything else.
                 self.sources().fail(&table, error);
             }

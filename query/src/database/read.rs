@@ -253,7 +253,11 @@ impl Database {
                     Some(epoch) => self.pin_past(epoch)?,
                 };
                 let epoch = pin.epoch();
-                view.map_or(Ok(()), |view| view.check_there_at(epoch))?;
+                if let Some(view) = view {
+                    // Behind the pin: of an epoch in which the view failed there may be one worker's share.
+                    self.check_view(&view)?;
+                    view.check_there_at(epoch)?;
+                }
                 let all = (0..columns.fields().len()).collect();
                 let source = Source::Table(table.scan(pin, all, 0..table.shards()));
                 Ok(OpenScan {

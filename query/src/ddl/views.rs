@@ -6,6 +6,7 @@ use crate::database::Database;
 use crate::error::{from_datafusion, unsupported};
 use crate::names::{folded, shown_name};
 use crate::session::{Commitment, canceled};
+use crate::source::NEWEST;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, Node, ViewPlan};
@@ -73,7 +74,7 @@ impl Database {
         let id = view.definition.id;
         catalog.insert(Object::MaterializedView(view));
         self.set_catalog(catalog.clone());
-        let stays = match self.start_sources_read(id).await {
+        let stays = match self.start_sources_read(id) {
             Ok(()) => commitment.make(),
             Err(error) => Err(error),
         };
@@ -113,7 +114,7 @@ impl Database {
     }
 
     /// Starts the sources without a table that a view has begun to read.
-    async fn start_sources_read(self: &Arc<Self>, view: CollectionId) -> Result<()> {
+    fn start_sources_read(self: &Arc<Self>, view: CollectionId) -> Result<()> {
         let catalog = self.catalog();
         let Some(Object::MaterializedView(view)) = catalog.by_id(view) else {
             return Ok(());
@@ -123,7 +124,7 @@ impl Database {
                 && table.versioned.is_none()
                 && table.definition.connector.is_some()
             {
-                self.start_passing_source(table).await?;
+                self.start_passing_source(table)?;
             }
         }
         Ok(())
@@ -272,7 +273,7 @@ impl Database {
             .collect();
         // Held until the replays have read their offsets as they were just before the view.
         let _hold = self.engine().pin_visible()?;
-        let passed = self.passed_on(&reads);
+        let passed = self.passed_on(&reads)?;
         let (feeds, inputs): (Vec<_>, Vec<_>) = passed.iter().map(|_| self.engine().replay()).unzip();
         let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
@@ -324,16 +325,19 @@ impl Database {
         }))
     }
 
-    /// Sources among a new view's inputs that have begun to pass rows on and keep none.
-    fn passed_on(&self, reads: &[CollectionId]) -> Vec<Arc<Table>> {
+    /// Sources among a new view's inputs that have passed rows on, now or before a restart, and keep none.
+    fn passed_on(&self, reads: &[CollectionId]) -> Result<Vec<Arc<Table>>> {
         let catalog = self.catalog();
-        let tables = reads.iter().filter_map(|id| match catalog.by_id(*id) {
-            Some(Object::Table(table)) if table.versioned.is_none() => Some(table.clone()),
-            _ => None,
-        });
-        tables
-            .filter(|table| self.sources().is_started(table.definition.id))
-            .collect()
+        let mut passed = Vec::new();
+        for id in reads {
+            if let Some(Object::Table(table)) = catalog.by_id(*id)
+                && table.versioned.is_none()
+                && (self.sources().is_started(*id) || !self.stored_offsets(table, NEWEST)?.is_empty())
+            {
+                passed.push(table.clone());
+            }
+        }
+        Ok(passed)
     }
 }
 

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 8;
 /// Tokens of one type at most.
 const TOKENS_MAX: usize = 8_192;
 
-/// Brackets behind `struct` that are looked into in vain at most, so that reading takes linear time.
+/// Brackets behind `struct` in a text that are looked into in vain at most, at all depths, so that reading takes linear time.
 const MISSES_MAX: usize = 64;
 
 /// The fields of a STRUCT, by the text between its brackets.
@@ -31,7 +31,7 @@ const MISSES_MAX: usize = 64;
 /// What sqlparser says of a text that is no list of fields.
 pub(crate) fn fields(body: &str) -> Result<Vec<(Ident, SqlType)>, ParserError> {
     let tokens = Tokenizer::new(&Postgres, body).tokenize_with_location()?;
-    fields_of(with_quoted_fields(tokens, 1))
+    fields_of(with_quoted_fields(tokens, 1, &mut 0))
 }
 
 /// Reads a type as it is written or printed.
@@ -40,7 +40,7 @@ pub(crate) fn fields(body: &str) -> Result<Vec<(Ident, SqlType)>, ParserError> {
 /// What sqlparser says of a text that is no type.
 pub(crate) fn parse_type(text: &str) -> Result<SqlType, ParserError> {
     let tokens = Tokenizer::new(&Postgres, text).tokenize_with_location()?;
-    let mut parser = super::parser(with_quoted_fields(tokens, 0));
+    let mut parser = super::parser(with_quoted_fields(tokens, 0, &mut 0));
     let data_type = parser.parse_data_type()?;
     match parser.peek_token_ref().token {
         Token::EOF => Ok(data_type),
@@ -51,18 +51,18 @@ pub(crate) fn parse_type(text: &str) -> Result<SqlType, ParserError> {
 /// The tokens of a statement with the fields of its types quoted.
 pub(super) fn quote_fields(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     match tokens.iter().any(|token| is_word(&token.token, NAME)) {
-        true => with_quoted_fields(tokens, 0),
+        true => with_quoted_fields(tokens, 0, &mut 0),
         false => tokens,
     }
 }
 
-fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize) -> Vec<TokenWithSpan> {
+fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize, misses: &mut usize) -> Vec<TokenWithSpan> {
     let mut rewritten = Vec::with_capacity(tokens.len());
-    let (mut at, mut misses) = (0, 0);
+    let mut at = 0;
     while at < tokens.len() {
         rewritten.push(tokens[at].clone());
         at += 1;
-        if !is_word(&tokens[at - 1].token, NAME) || misses == MISSES_MAX {
+        if !is_word(&tokens[at - 1].token, NAME) || *misses >= MISSES_MAX {
             continue;
         }
         let open = (at..tokens.len()).find(|index| !is_blank(&tokens[*index].token));
@@ -70,8 +70,8 @@ fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize) -> Vec<TokenWith
             continue;
         };
         let found = closing(&tokens, open).map(|close| (close, between(&tokens, open, close)));
-        let Some((close, body)) = found.filter(|(_, body)| is_fields(body, depth)) else {
-            misses += 1;
+        let Some((close, body)) = found.filter(|(_, body)| is_fields(body, depth, misses)) else {
+            *misses += 1;
             continue;
         };
         let token = |token, at: usize| TokenWithSpan {
@@ -122,8 +122,8 @@ fn closed_by(token: &Token) -> usize {
 }
 
 /// Whether tokens are fields with their types.
-fn is_fields(body: &[TokenWithSpan], depth: usize) -> bool {
-    depth < DEPTH_MAX && fields_of(with_quoted_fields(body.to_vec(), depth + 1)).is_ok()
+fn is_fields(body: &[TokenWithSpan], depth: usize, misses: &mut usize) -> bool {
+    depth < DEPTH_MAX && fields_of(with_quoted_fields(body.to_vec(), depth + 1, misses)).is_ok()
 }
 
 fn fields_of(tokens: Vec<TokenWithSpan>) -> Result<Vec<(Ident, SqlType)>, ParserError> {
@@ -192,6 +192,7 @@ mod tests {
         let nested = |depth: usize| format!("{}INT{}", "STRUCT<a ".repeat(depth), ">".repeat(depth));
         assert!(parse_type(&nested(DEPTH_MAX)).is_ok());
         assert!(parse_type(&nested(DEPTH_MAX + 1)).is_err());
+        assert!(parse_type(&nested(1_000)).is_err());
         assert!(super::super::parse_script(&"struct<".repeat(100_000)).is_err());
         assert!(super::super::parse_script(&"struct(a ".repeat(100_000)).is_err());
     }

@@ -1,18 +1,16 @@
 //! `POST /api/v1/tables/{name}/rows`: a body of rows, appended as one epoch, durable when it is answered.
 
 use super::App;
-use super::append_columns::named_columns;
 use super::error::{Answer, ApiError};
 use super::parameters::Parameters;
 use super::request::{Name, read_body};
 use super::respond;
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
-use cenote_connectors::decode::{BodyFormat, decode_body};
+use cenote_connectors::decode::{BodyFormat, decode_with_defaults};
+use cenote_query::{AppendRows, AppendSchema};
 use cenote_statestore::{Error, ErrorKind};
 
 /// Bodies up to this size are decoded in place, larger ones where they hold up no other request.
@@ -55,8 +53,13 @@ fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
     ))
 }
 
-fn decode(schema: &SchemaRef, format: BodyFormat, body: &[u8]) -> Result<Vec<RecordBatch>, Error> {
-    decode_body(&named_columns(schema, format, body), format, body)
+fn decode(schema: &AppendSchema, format: BodyFormat, body: &[u8]) -> Result<Vec<AppendRows>, Error> {
+    let decoded = decode_with_defaults(&schema.columns, &schema.has_default, format, body)?.into_iter();
+    let rows = decoded.map(|decoded| AppendRows {
+        batch: decoded.batch,
+        absent: decoded.absent,
+    });
+    Ok(rows.collect())
 }
 
 /// Answers an append: `{"epoch":n,"rows":n}`.
@@ -79,7 +82,7 @@ pub async fn append(
             .await
             .map_err(|error| Error::bug(format!("cannot decode rows: {error}")))??
     };
-    let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    let rows: usize = batches.iter().map(|rows| rows.batch.num_rows()).sum();
     let epoch = if rows == 0 {
         app.database().epoch()
     } else {
