@@ -58,7 +58,8 @@ fn attempted<T>(rows: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-fn is_overflow(panic: &(dyn Any + Send)) -> bool {
+/// Whether a panic is Arrow's where the texts or elements of a batch are too many.
+pub(crate) fn is_overflow(panic: &(dyn Any + Send)) -> bool {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.is_some_and(|text| {

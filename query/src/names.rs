@@ -79,20 +79,30 @@ fn made_of(relation: &str, name: &str) -> Option<String> {
     if relation.starts_with("__") || name.starts_with("__") {
         return Some(String::new());
     }
-    let kind = relation.trim_end_matches(|c: char| c.is_ascii_digit());
-    let own = name.strip_prefix(relation)?.strip_prefix('_')?;
-    if !MADE_RELATIONS.contains(&kind) {
+    if !name.starts_with(relation) {
         return None;
     }
-    let column = match own.rsplit_once('_') {
-        Some((column, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => column,
-        _ => own,
-    };
+    let mut column = unmade(name)?;
+    // What a subquery passes on is named anew by each node.
+    while let Some(inner) = unmade(column) {
+        column = inner;
+    }
     let is_known = !matches!(column, "key" | "mark" | "row");
     Some(if is_known {
         shown_name(column).to_string()
     } else {
         String::new()
+    })
+}
+
+/// The name of what a column of a made relation is of.
+fn unmade(name: &str) -> Option<&str> {
+    let kind = MADE_RELATIONS.iter().find(|kind| name.starts_with(**kind))?;
+    let own = name[kind.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+    let own = own.strip_prefix('_')?;
+    Some(match own.rsplit_once('_') {
+        Some((column, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => column,
+        _ => own,
     })
 }
 

@@ -257,10 +257,10 @@ impl From<arrow::error::ArrowError> for Error {
             ArrowError::OffsetOverflowError(_) => Error::new(
                 ErrorKind::Invalid,
                 "EVAL-0009",
-                "cannot process batch: its texts are too long together",
+                "cannot process batch: the result is too long",
             )
             .sqlstate("54000")
-            .fact("most", "2 GiB"),
+            .fact("most", "2 GiB of text in one"),
             _ => Error::new(ErrorKind::Bug, "BUG-0002", format!("cannot process batch: {text}"))
                 .attempt("report this with the statement that caused it"),
         }
