@@ -46,11 +46,11 @@ pub fn evaluate<I: Iterator<Item = Result<RecordBatch>>>(
             Node::Constant { rows } => vec![rows.clone()],
             Node::Union { inputs, .. } => inputs.iter().flat_map(|input| of(*input).iter().cloned()).collect(),
             Node::Map { input, program } => {
-                let mut failed = RowErrors::new(&program.describe());
+                let mut failed = RowErrors::new(&program.describe(), program.input_names());
                 let mut made = Vec::new();
                 for changes in of(*input) {
                     let (rows, errors_of) = failed.run(&**program, changes.clone())?;
-                    made.push(rows);
+                    made.extend(rows);
                     errors.extend(errors_of);
                 }
                 made

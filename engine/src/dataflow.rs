@@ -16,7 +16,7 @@ use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel};
 use crate::meters::{OperatorMeter, ViewMeters};
 use crate::packet::{HashDistributor, Packet};
 use crate::plan::{CollectionId, Node};
-use crate::row_errors::first_of;
+use crate::row_errors::{first_of, is_overflow, too_long};
 use crate::status::ViewStatus;
 use crate::worker::CreateView;
 use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
@@ -413,6 +413,9 @@ impl Work<'_> {
 /// Runs work of one view; a panic becomes an error.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        if is_overflow(&*panic) {
+            return Err(too_long("cannot process batch", "2 GiB of text in one"));
+        }
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
         Err(Error::bug(format!(

@@ -8,6 +8,7 @@
 //! Keeping elements: `kernel::values` in views, the accumulators of `query` in ad-hoc queries.
 
 use crate::plan::{AggregateFunction, Delimiter};
+use crate::row_errors::too_long;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float32Array, Float64Array, Int64Array, ListArray, StringBuilder, UInt64Array,
 };
@@ -15,11 +16,14 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{SortOptions, take};
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
 use arrow::row::{RowConverter, Rows, SortField};
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::Result;
 use std::sync::Arc;
 
 /// Bytes of the longest text, as PostgreSQL has it.
 const TEXT_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes of the texts of one batch of results.
+const BATCH_BYTES_MAX: usize = i32::MAX as usize;
 
 /// How elements are ordered and what is made of them.
 #[derive(Debug)]
@@ -110,7 +114,7 @@ impl ElementOrder {
     /// The results of groups, whose elements come in order.
     ///
     /// # Errors
-    /// `Invalid` 54000: an array or a text is too long.
+    /// `Invalid` 54000: an array or a text is too long, or those of all groups are together; of fewer they may not be.
     pub fn results(&self, groups: &[Vec<CountedElement<'_>>]) -> Result<ArrayRef> {
         let columns = || self.decode(groups.iter().flatten().map(|(bytes, _)| *bytes));
         match self.function {
@@ -134,7 +138,7 @@ impl ElementOrder {
             .map(|group| group.iter().map(|(_, count)| self.times(*count)).sum::<usize>());
         let lengths: Vec<usize> = lengths.collect();
         if lengths.iter().sum::<usize>() > i32::MAX as usize {
-            return Err(too_long("array_agg", "2147483647 elements"));
+            return Err(too_long("cannot compute array_agg", "2147483647 elements"));
         }
         let counted = groups.iter().flatten().enumerate();
         let indices = counted.flat_map(|(index, (_, count))| std::iter::repeat_n(index as u64, self.times(*count)));
@@ -162,13 +166,14 @@ impl ElementOrder {
         let mut text = String::new();
         for group in groups {
             text.clear();
+            let mut bytes = 0usize;
             let mut is_first = true;
             for (_, count) in group {
                 let (value, between, times) = (values.value(index), delimiter(index), self.times(*count));
                 index += 1;
-                total = total.saturating_add((value.len() + between.len()).saturating_mul(times));
-                if total > TEXT_BYTES_MAX {
-                    return Err(too_long("string_agg", "1 GiB"));
+                bytes = bytes.saturating_add((value.len() + between.len()).saturating_mul(times));
+                if bytes > TEXT_BYTES_MAX {
+                    return Err(too_long("cannot compute string_agg", "1 GiB"));
                 }
                 for _ in 0..times {
                     if !std::mem::take(&mut is_first) {
@@ -176,6 +181,13 @@ impl ElementOrder {
                     }
                     text.push_str(value);
                 }
+            }
+            total += text.len();
+            if total > BATCH_BYTES_MAX {
+                return Err(too_long(
+                    "cannot compute string_agg",
+                    "2 GiB for the groups of one batch",
+                ));
             }
             builder.append_option((!group.is_empty()).then_some(&text));
         }
@@ -186,14 +198,4 @@ impl ElementOrder {
 /// Whether elements of a type can be ordered.
 pub fn has_order(data_type: &DataType) -> bool {
     RowConverter::supports_fields(&[SortField::new(data_type.clone())])
-}
-
-fn too_long(function: &str, most: &str) -> Error {
-    Error::new(
-        ErrorKind::Invalid,
-        "EVAL-0009",
-        format!("cannot compute {function}: the result is too long"),
-    )
-    .sqlstate("54000")
-    .fact("most", most)
 }

@@ -18,6 +18,7 @@ mod meters;
 #[path = "../tests/engine/models.rs"]
 mod models;
 mod packet;
+mod parts;
 pub mod plan;
 pub mod port;
 mod progress;

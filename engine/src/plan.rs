@@ -43,7 +43,12 @@ pub trait RowProgram: std::any::Any + Send + Sync + fmt::Debug {
     /// on one of its rows alone.
     fn run(&self, changes: Changes) -> Result<Changes>;
 
-    /// One line for EXPLAIN.
+    /// The names that a user knows the columns of its input by, empty for those that he does not know; none: their own.
+    fn input_names(&self) -> &[String] {
+        &[]
+    }
+
+    /// One line for EXPLAIN, the same in every process.
     fn describe(&self) -> String;
 }
 
@@ -55,7 +60,12 @@ pub trait Predicate: Send + Sync + fmt::Debug {
     /// One value per row; NULL counts as false.
     fn evaluate(&self, rows: &RecordBatch) -> Result<BooleanArray>;
 
-    /// One line for EXPLAIN.
+    /// The names that a user knows the columns of its input by, empty for those that he does not know; none: their own.
+    fn input_names(&self) -> &[String] {
+        &[]
+    }
+
+    /// One line for EXPLAIN, the same in every process.
     fn describe(&self) -> String;
 }
 

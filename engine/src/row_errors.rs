@@ -1,31 +1,37 @@
 //! Rows that an operator could not work on: told apart from the rest of their batch, and written down.
 //!
 //! # Rules kept here
-//! 1. A data exception (SQLSTATE class 22), a cardinality violation (class 21), and an argument that a function does not
-//!    take or a group whose result is too long (whatever their SQLSTATE) belong to the row: it is left out, its error is
-//!    kept, and the view goes on. Any other error stops the view.
+//! 1. What an expression fails with belongs to the row, whatever its SQLSTATE: the row is left out, its error is kept,
+//!    and the view goes on. What stops the view is a fault of Cenote (a panic, an internal error) or of the machine (no
+//!    memory, a file that cannot be read).
 //! 2. What is kept is a function of the row alone, with the row's weight: when the row is deleted, so is its error.
+//! 3. An error takes bounded space, however long the row ([`text`]).
 //!
 //! # Not here
 //! Where the errors go (`dataflow`); reading them (`query`).
 
-use crate::plan::{RowProgram, row_error_columns, unique_fields};
+mod text;
+
+use crate::parts;
+use crate::plan::{RowProgram, row_error_columns};
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::Schema;
-use arrow::json::writer::{JsonArray, WriterBuilder};
 use cenote_statestore::{Changes, Error, ErrorKind, Result, Weights};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// Characters of an operator's description that are kept with an error.
 const OPERATOR_CHARS_MAX: usize = 200;
 
-/// Errors of evaluation that are a row's though their SQLSTATEs are of other classes.
-const CODES_OF_ROWS: [&str; 2] = ["EVAL-0004", "EVAL-0009"];
+/// Characters of an error's text that are kept.
+const REASON_CHARS_MAX: usize = 300;
 
 /// Errors of one operator's rows, gathered until they are taken.
 #[derive(Debug)]
 pub(crate) struct RowErrors {
     operator: String,
+    /// Names of the columns of its rows; empty: those of the batches.
+    names: Vec<String>,
     found: Vec<RowError>,
 }
 
@@ -40,16 +46,42 @@ struct RowError {
 
 /// Whether an error is that of a row rather than of the operator.
 fn is_of_row(error: &Error) -> bool {
-    let of_data = error.state().starts_with("22") || error.state().starts_with("21");
-    of_data || CODES_OF_ROWS.contains(&error.code())
+    matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)
+}
+
+/// Runs work on rows. Arrow panics where what it makes of them is too much for one batch: of fewer rows it may not be, so
+/// that a panic is an error of the rows as long as they are several.
+fn attempted<T>(rows: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| match rows > 1 || is_overflow(&*panic) {
+        true => Err(too_long("cannot evaluate expression", "2 GiB of text")),
+        false => resume_unwind(panic),
+    })
+}
+
+/// Whether a panic is Arrow's where the texts or elements of a batch are too many.
+pub(crate) fn is_overflow(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.is_some_and(|text| {
+        text == "overflow" || text.contains("offset overflow") || text.contains("capacity overflow")
+    })
+}
+
+/// The error of a result that is longer than any can be.
+pub(crate) fn too_long(what: &str, most: &str) -> Error {
+    let message = format!("{what}: the result is too long");
+    let error = Error::new(ErrorKind::Invalid, "EVAL-0009", message).sqlstate("54000");
+    error.fact("most", most)
 }
 
 impl RowErrors {
     /// # Arguments
     /// - `operator`: what it is called, the same in every run.
-    pub(crate) fn new(operator: &str) -> RowErrors {
+    /// - `names`: names of the columns of its rows; empty: those of the batches.
+    pub(crate) fn new(operator: &str, names: &[String]) -> RowErrors {
         RowErrors {
-            operator: operator.chars().take(OPERATOR_CHARS_MAX).collect(),
+            operator: text::cut(operator, OPERATOR_CHARS_MAX),
+            names: names.to_vec(),
             found: Vec::new(),
         }
     }
@@ -57,20 +89,20 @@ impl RowErrors {
     /// Runs a program on changes; rows that it fails on are left out.
     ///
     /// # Returns
-    /// What it made of the others, and the errors.
-    pub(crate) fn run(&mut self, program: &dyn RowProgram, changes: Changes) -> Result<(Changes, Option<Changes>)> {
+    /// What it made of the others, in order, and the errors.
+    pub(crate) fn run(
+        &mut self,
+        program: &dyn RowProgram,
+        changes: Changes,
+    ) -> Result<(Vec<Changes>, Option<Changes>)> {
         let mut made = Vec::new();
         self.apart(
             changes.rows(),
             &|first, rows| program.run(changes.slice(first, rows.num_rows())),
-            &mut |_, part| made.push(part),
+            &mut |_, part: Changes| made.push(part),
             &|row| changes.weights().get(row),
         )?;
-        let made = match made.len() {
-            1 => made.remove(0),
-            _ => Changes::concat(&program.schema(), &made)?,
-        };
-        Ok((made, self.take()?))
+        Ok((parts::changes(&program.schema(), made)?, self.take()?))
     }
 
     /// Works on a batch; where it fails, on its halves, down to the rows at fault.
@@ -103,7 +135,7 @@ impl RowErrors {
         done: &mut impl FnMut(usize, T),
         weight: &impl Fn(usize) -> i64,
     ) -> Result<()> {
-        match run(first, rows) {
+        match attempted(rows.num_rows(), || run(first, rows)) {
             Ok(made) => done(first, made),
             Err(error) if !is_of_row(&error) || rows.num_rows() == 0 => return Err(error),
             Err(error) if rows.num_rows() == 1 => self.add(rows, &error, weight(first))?,
@@ -125,8 +157,8 @@ impl RowErrors {
         self.found.push(RowError {
             code: error.code(),
             sqlstate: error.state(),
-            reason: error.message().to_string(),
-            row: json_object(row)?,
+            reason: text::cut(error.message(), REASON_CHARS_MAX),
+            row: text::of_row(row, &self.names)?,
             weight,
         });
         Ok(())
@@ -157,26 +189,11 @@ impl RowErrors {
 /// The first of errors of rows, for a dataflow that keeps none.
 pub(crate) fn first_of(errors: &Changes) -> Error {
     let text = |column: usize| errors.rows().column(column).as_string::<i32>().value(0);
-    let known = ["22003", "22012", "22P02", "21000"];
+    let known = [
+        "22003", "22012", "22P02", "22007", "22008", "22023", "21000", "54000", "0A000",
+    ];
     let state = known.into_iter().find(|state| *state == text(2)).unwrap_or("22000");
     Error::new(ErrorKind::Invalid, "ENGINE-0005", text(3)).sqlstate(state)
-}
-
-/// A row as a JSON object, columns in order, NULL included.
-fn json_object(row: &RecordBatch) -> Result<String> {
-    if row.num_columns() == 0 {
-        return Ok("{}".into());
-    }
-    let mut writer = WriterBuilder::new()
-        .with_explicit_nulls(true)
-        .build::<_, JsonArray>(Vec::new());
-    let schema = Schema::new(unique_fields(
-        row.schema().fields().iter().map(|field| field.as_ref().clone()),
-    ));
-    writer.write(&Changes::relabel(row.clone(), Arc::new(schema))?)?;
-    writer.finish()?;
-    let text = String::from_utf8_lossy(writer.get_ref()).into_owned();
-    Ok(text.trim_start_matches('[').trim_end_matches(']').to_string())
 }
 
 #[cfg(test)]

@@ -20,6 +20,15 @@ fn invalid_regex(text: &str) -> Error {
     Error::new(ErrorKind::Invalid, "EVAL-0005", message).sqlstate("2201B")
 }
 
+/// The error of texts or lists that are too long for one batch.
+pub(crate) fn too_long_together() -> Error {
+    let message = "cannot compute values: the texts or lists of a batch of rows grow beyond what it can hold";
+    let error = Error::new(ErrorKind::Invalid, "EVAL-0009", message).sqlstate("54000");
+    error
+        .fact("most", "2 GiB of text, 2147483647 elements")
+        .attempt("a smaller result, or fewer rows at once")
+}
+
 /// The error of a name that is no column of a relation.
 pub(crate) fn no_column<'n>(relation: &str, name: &str, names: impl IntoIterator<Item = &'n str>) -> Error {
     let message = format!("column \"{name}\" of relation \"{relation}\" does not exist");
@@ -76,8 +85,21 @@ fn translate(error: &DataFusionError) -> Error {
             "SQL-0301",
             format!("cannot plan query: {}", first_line(text)),
         ),
+        DataFusionError::Execution(text) => of_argument(from_text(text.clone())),
         other => from_text(other.strip_backtrace()),
     }
+}
+
+/// What a function said of its arguments without a code of its own.
+fn of_argument(error: Error) -> Error {
+    if error.code() != "SQL-0300" {
+        return error;
+    }
+    let state = match error.message() {
+        "negative substring length not allowed" => "22011",
+        _ => "22023",
+    };
+    Error::new(ErrorKind::Invalid, "EVAL-0004", error.message()).sqlstate(state)
 }
 
 fn first_line(text: &str) -> &str {
@@ -94,10 +116,12 @@ fn from_arrow(text: String, arrow: &arrow::error::ArrowError) -> Error {
         ArrowError::InvalidArgumentError(text) if text.contains("verflow") || text.contains("too large") => {
             invalid("EVAL-0001", "22003", format!("numeric field overflow: {text}"))
         }
+        ArrowError::OffsetOverflowError(_) => too_long_together(),
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
             Some(own) => own.clone(),
-            None => from_text(text),
+            None => of_argument(from_text(text)),
         },
+        ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => of_argument(from_text(text)),
         _ => from_text(text),
     }
 }

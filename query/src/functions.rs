@@ -7,6 +7,7 @@
 
 mod bounded;
 mod fields;
+mod joined;
 mod making;
 mod math;
 mod overloads;

@@ -53,6 +53,7 @@ pub(crate) fn lower_view(name: &str, plan: &LogicalPlan, columns: &[String]) -> 
         view: name.to_string(),
         nodes: Vec::new(),
         known: HashMap::new(),
+        named: HashMap::new(),
     };
     let root = lowering.lower(&grouping_sets::with_set_numbers(plan)?)?;
     let fields: Vec<Field> = root
@@ -86,6 +87,8 @@ struct Lowering {
     view: String,
     nodes: Vec<Node>,
     known: HashMap<LogicalPlan, Lowered>,
+    /// How often each name of a stateful node was given.
+    named: HashMap<String, usize>,
 }
 
 impl Lowering {
@@ -142,9 +145,16 @@ impl Lowering {
     }
 
     /// A stable name for a stateful node.
-    fn state_name(&self, kind: &str, plan: &LogicalPlan) -> String {
-        let hash = xxh3_64(plan.display_indent().to_string().as_bytes());
-        format!("{}_{kind}_{:06x}", self.view, hash & 0xff_ffff)
+    fn state_name(&mut self, kind: &str, plan: &LogicalPlan) -> String {
+        let text = crate::names::renumbered(&plan.display_indent().to_string());
+        let name = format!("{}_{kind}_{:06x}", self.view, xxh3_64(text.as_bytes()) & 0xff_ffff);
+        // Sub-plans that differ in names of the planner alone come in the order of the plan.
+        let count = self.named.entry(name.clone()).or_default();
+        *count += 1;
+        match *count {
+            1 => name,
+            count => format!("{name}_{count}"),
+        }
     }
 
     fn schema_of(&self, node: NodeId) -> SchemaRef {
@@ -206,7 +216,7 @@ impl Lowering {
         for part in first.into_iter().chain(last) {
             let expr = physical(part, &input.schema)?;
             let schema = self.schema_of(input.node);
-            input.node = self.add_steps(input.node, Step::Filter(expr), schema);
+            input.node = self.add_steps(&input, Step::Filter(expr), schema);
         }
         Ok(input)
     }
@@ -252,7 +262,7 @@ impl Lowering {
         let node = if projection.is_identity(&input_schema) {
             input.node
         } else {
-            self.add_steps(input.node, Step::Project(Arc::new(projection)), arrow)
+            self.add_steps(&input, Step::Project(Arc::new(projection)), arrow)
         };
         Ok(Lowered {
             node,
@@ -262,18 +272,16 @@ impl Lowering {
     }
 
     /// Adds a step, fused with the steps of a map below it.
-    fn add_steps(&mut self, input: NodeId, step: Step, schema: SchemaRef) -> NodeId {
-        let mut is_fallible = step.can_fail(&self.schema_of(input));
-        let (input, mut steps) = match &self.nodes[input] {
-            Node::Map { input: below, program } => {
-                is_fallible |= program.is_fallible();
-                match (program.as_ref() as &dyn std::any::Any).downcast_ref::<Program>() {
-                    Some(program) => (*below, program.steps.clone()),
-                    None => (input, Vec::new()),
-                }
+    fn add_steps(&mut self, input: &Lowered, step: Step, schema: SchemaRef) -> NodeId {
+        let mut is_fallible = step.can_fail(&self.schema_of(input.node));
+        let mut below = (input.node, Vec::new(), crate::names::known_names(&input.schema));
+        if let Node::Map { input, program } = &self.nodes[input.node] {
+            is_fallible |= program.is_fallible();
+            if let Some(program) = (program.as_ref() as &dyn std::any::Any).downcast_ref::<Program>() {
+                below = (*input, program.steps.clone(), program.input_names.clone());
             }
-            _ => (input, Vec::new()),
-        };
+        }
+        let (input, mut steps, input_names) = below;
         steps.push(step);
         self.add(Node::Map {
             input,
@@ -281,6 +289,7 @@ impl Lowering {
                 steps,
                 schema,
                 is_fallible,
+                input_names,
             }),
         })
     }
@@ -382,9 +391,33 @@ impl RecordOfNothing {
 /// A physical expression over columns of that schema.
 fn physical(expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
     check_allowed(expr)?;
-    create_physical_expr(expr, schema, &ExecutionProps::new())
+    let made = create_physical_expr(expr, schema, &ExecutionProps::new())
         .and_then(|expr| crate::ordered::ordered(expr, schema.as_arrow()))
-        .map_err(crate::error::from_datafusion)
+        .map_err(crate::error::from_datafusion)?;
+    check_built(&made, schema.as_arrow())?;
+    Ok(made)
+}
+
+/// Refuses an expression that has a value for no row, as a function of it is not built for its arguments: that is seen
+/// on a row of NULLs. In a view, every row would be left out for it.
+fn check_built(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<()> {
+    if !crate::fallible::physical_can_fail(expr, schema) {
+        return Ok(());
+    }
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true));
+    let fields: Vec<Field> = fields.collect();
+    let nulls = fields
+        .iter()
+        .map(|field| arrow::array::new_null_array(field.data_type(), 1));
+    let nulls = nulls.collect();
+    let row = Changes::batch(Arc::new(Schema::new(fields)), nulls, 1)?;
+    match expr.evaluate(&row).map_err(crate::error::from_datafusion) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Err(not_supported(error.message())),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses expressions whose value is not a function of the row.

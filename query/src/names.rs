@@ -4,6 +4,7 @@
 //! different; [`shown_name`] takes it off again.
 
 use crate::walk;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement,
     Value, Visitor, VisitorMut,
@@ -17,6 +18,92 @@ const REPEAT: char = '\u{1}';
 /// The name a user sees.
 pub fn shown_name(name: &str) -> &str {
     name.split(REPEAT).next().unwrap_or(name)
+}
+
+/// How the names begin that the planner gives to what it makes, before a number that goes on from statement to statement.
+const MADE: [&str; 4] = ["__common_expr_", "__scalar_sq_", "__correlated_sq_", "__in_sq_"];
+
+/// A text about a plan with the planner's own names numbered in the order in which they stand there, so that it is the
+/// same whatever was planned before.
+pub(crate) fn renumbered(text: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    while let Some(at) = rest.find("__") {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let Some(made) = MADE.iter().find(|made| from.starts_with(**made)) else {
+            out.push_str("__");
+            rest = &from[2..];
+            continue;
+        };
+        let behind = &from[made.len()..];
+        let digits = behind.len() - behind.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let next = numbers.len() + 1;
+        let number = numbers.entry(&from[..made.len() + digits]).or_insert(next);
+        out.push_str(&format!("{made}{number}"));
+        rest = &behind[digits..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How relations are named that the planner makes of subqueries, before a number; their columns begin with the relation's
+/// name and end with a number.
+const MADE_RELATIONS: [&str; 8] = [
+    "branch", "domain", "found", "group", "match", "numbered", "outer", "scalar",
+];
+
+/// The names of columns that a user knows: with their table where rows of several meet; empty for columns that only the
+/// planner knows.
+pub(crate) fn known_names(schema: &DFSchema) -> Vec<String> {
+    let of = |table: Option<&TableReference>, name: &str| match table {
+        Some(table) => (Some(table.table().to_string()), made_of(table.table(), name)),
+        None => (None, name.starts_with("__").then(String::new)),
+    };
+    let named: Vec<_> = schema
+        .iter()
+        .map(|(table, field)| (of(table, field.name()), shown_name(field.name())))
+        .collect();
+    let written = named.iter().filter(|((_, made), _)| made.is_none());
+    let tables: HashSet<&String> = written.filter_map(|((table, _), _)| table.as_ref()).collect();
+    let names = named.iter().map(|((table, made), name)| match (made, table) {
+        (Some(made), _) => made.clone(),
+        (None, Some(table)) if tables.len() > 1 => format!("{table}.{name}"),
+        (None, _) => name.to_string(),
+    });
+    names.collect()
+}
+
+/// What a user knows a column by that the planner made; `None`: the planner did not.
+fn made_of(relation: &str, name: &str) -> Option<String> {
+    if relation.starts_with("__") || name.starts_with("__") {
+        return Some(String::new());
+    }
+    if !name.starts_with(relation) {
+        return None;
+    }
+    let mut column = unmade(name)?;
+    // What a subquery passes on is named anew by each node.
+    while let Some(inner) = unmade(column) {
+        column = inner;
+    }
+    let is_known = !matches!(column, "key" | "mark" | "row");
+    Some(if is_known {
+        shown_name(column).to_string()
+    } else {
+        String::new()
+    })
+}
+
+/// The name of what a column of a made relation is of.
+fn unmade(name: &str) -> Option<&str> {
+    let kind = MADE_RELATIONS.iter().find(|kind| name.starts_with(**kind))?;
+    let own = name[kind.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
+    let own = own.strip_prefix('_')?;
+    Some(match own.rsplit_once('_') {
+        Some((column, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => column,
+        _ => own,
+    })
 }
 
 /// Names the unnamed items of every select list in a statement.
@@ -285,5 +372,30 @@ pub(crate) fn public_name(name: &ObjectName) -> Option<String> {
         [schema, name] if schema == crate::catalog::PUBLIC => Some(name.clone()),
         [_, schema, name] if schema == crate::catalog::PUBLIC => Some(name.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_planner_are_numbered_anew() {
+        assert_eq!(
+            renumbered("__common_expr_7@0 + __common_expr_3@1, __common_expr_7@0, __own__common_expr_12"),
+            "__common_expr_1@0 + __common_expr_2@1, __common_expr_1@0, __own__common_expr_3"
+        );
+        assert_eq!(renumbered("a__b_1, ___, __"), "a__b_1, ___, __");
+    }
+
+    #[test]
+    fn columns_of_the_planner_have_the_name_of_what_they_are_of_or_none() {
+        assert_eq!(made_of("scalar1", "scalar1_value_0").as_deref(), Some("value"));
+        assert_eq!(made_of("scalar1", "scalar1_key_1").as_deref(), Some(""));
+        assert_eq!(made_of("domain", "domain_user_id_12").as_deref(), Some("user_id"));
+        assert_eq!(made_of("found3", "found3_mark").as_deref(), Some(""));
+        assert_eq!(made_of("outer2", "outer2_domain_x_0_1").as_deref(), Some("x"));
+        assert_eq!(made_of("orders", "orders_id_1"), None);
+        assert_eq!(made_of("scalar1", "id"), None);
     }
 }

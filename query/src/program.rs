@@ -4,7 +4,8 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use cenote_engine::plan::{Predicate, RowProgram};
-use cenote_statestore::{Changes, Result};
+use cenote_statestore::{Changes, Error, Result};
+use datafusion::error::DataFusionError;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Program {
     pub(crate) schema: SchemaRef,
     /// Whether there can be a row that a step fails on.
     pub(crate) is_fallible: bool,
+    /// The names of the columns of its input that a user knows.
+    pub(crate) input_names: Vec<String>,
 }
 
 impl RowProgram for Program {
@@ -61,6 +64,10 @@ impl RowProgram for Program {
         Ok(changes)
     }
 
+    fn input_names(&self) -> &[String] {
+        &self.input_names
+    }
+
     fn describe(&self) -> String {
         let steps = self.steps.iter().map(|step| match step {
             Step::Filter(expr) => format!("filter {expr}"),
@@ -69,7 +76,7 @@ impl RowProgram for Program {
                 format!("project {}", exprs.join(", "))
             }
         });
-        steps.collect::<Vec<_>>().join("; ")
+        crate::names::renumbered(&steps.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -92,7 +99,7 @@ impl Projection {
             let column = if column.data_type() == field.data_type() {
                 column
             } else {
-                cast(&column, field.data_type())?
+                cast(&column, field.data_type()).map_err(|error| failure(error.into()))?
             };
             columns.push(if *is_key { canonical(column) } else { column });
         }
@@ -133,7 +140,15 @@ pub(crate) fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 fn evaluate(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
     expr.evaluate(rows)
         .and_then(|value| value.into_array(rows.num_rows()))
-        .map_err(crate::error::from_datafusion)
+        .map_err(failure)
+}
+
+/// What an expression failed with: a row's error, or a fault that is none's.
+fn failure(error: DataFusionError) -> Error {
+    match error.find_root() {
+        DataFusionError::Internal(text) => Error::bug(format!("an expression cannot be evaluated: {text}")),
+        _ => crate::error::from_datafusion(error),
+    }
 }
 
 /// Floats as keys: one zero, one NaN.
@@ -159,6 +174,8 @@ pub(crate) struct Condition {
     pub(crate) expr: Arc<dyn PhysicalExpr>,
     /// Whether there can be a pair of rows that it fails on.
     pub(crate) is_fallible: bool,
+    /// The names of the columns of a pair that a user knows.
+    pub(crate) input_names: Vec<String>,
 }
 
 impl Predicate for Condition {
@@ -170,7 +187,11 @@ impl Predicate for Condition {
         Ok(evaluate(&self.expr, rows)?.as_boolean().clone())
     }
 
+    fn input_names(&self) -> &[String] {
+        &self.input_names
+    }
+
     fn describe(&self) -> String {
-        self.expr.to_string()
+        crate::names::renumbered(&self.expr.to_string())
     }
 }

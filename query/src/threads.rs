@@ -13,6 +13,7 @@ use datafusion::execution::SessionState;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream, execute_stream};
 use futures::{FutureExt, StreamExt};
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -79,13 +80,18 @@ pub(crate) fn compute(state: &SessionState, plan: Arc<dyn ExecutionPlan>) -> Res
     };
     let task = AssertUnwindSafe(task)
         .catch_unwind()
-        .map(|done| done.unwrap_or_else(|_| Err(panicked())));
+        .map(|done| done.unwrap_or_else(|panic| Err(panicked(&*panic))));
     stream.spawn_on(task, &threads.handle()?);
     Ok(stream.build())
 }
 
 /// A library that runs out of what its types hold panics; that ends the query, and nothing else.
-fn panicked() -> DataFusionError {
+fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    if text.is_some_and(|text| text.contains("offset overflow")) {
+        return crate::provider::outside(crate::error::too_long_together());
+    }
     let message = "cannot run query: one of its functions or operators panicked";
     let error = Error::new(ErrorKind::Bug, "QUERY-0002", message).sqlstate("XX000");
     crate::provider::outside(error.attempt("a smaller result, if a text or a list grew beyond 2 GB"))

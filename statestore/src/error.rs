@@ -254,6 +254,13 @@ impl From<arrow::error::ArrowError> for Error {
             ArrowError::CastError(_) | ArrowError::ParseError(_) => {
                 Error::new(ErrorKind::Invalid, "EVAL-0003", format!("cannot convert value: {text}")).sqlstate("22P02")
             }
+            ArrowError::OffsetOverflowError(_) => Error::new(
+                ErrorKind::Invalid,
+                "EVAL-0009",
+                "cannot process batch: the result is too long",
+            )
+            .sqlstate("54000")
+            .fact("most", "2 GiB of text in one"),
             _ => Error::new(ErrorKind::Bug, "BUG-0002", format!("cannot process batch: {text}"))
                 .attempt("report this with the statement that caused it"),
         }

@@ -164,12 +164,14 @@ def test_a_subscriber_of_what_is_dropped_is_told(server, totals):
 def test_a_subscriber_of_a_view_that_fails_is_told(server, name):
     with server.connect() as db, server.connect() as reader:
         db.execute(f"CREATE TABLE {name} (n INT)")
-        db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT repeat('x', n) AS q FROM {name}")
+        # Pairs of a join with more than 2 GiB of text stop a view.
+        times = "(VALUES " + ", ".join(f"('{i}')" for i in "abcdefghijklmnopqrstuv") + ") b(i)"
+        db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT n, max(octet_length(x || i)) - 1 AS q FROM (SELECT n, repeat('x', n) AS x FROM {name}) a, {times} GROUP BY n")
         db.execute(f"CREATE MATERIALIZED VIEW {name}_w AS SELECT count(*) AS c FROM {name}_v")
         rows = reader.cursor().stream(f"SUBSCRIBE TO {name}_w")
         db.execute(f"INSERT INTO {name} VALUES (5)")
         assert next(rows)[1:] in [(1, 1), (-1, 0)]
-        db.execute(f"INSERT INTO {name} VALUES (600000000)")
+        db.execute(f"INSERT INTO {name} VALUES (100000000)")
         with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
             next(row for row in rows if row[1] == 0)
         db.execute(f"DROP TABLE {name} CASCADE")

@@ -74,7 +74,7 @@ impl<'scope> Site<'scope> {
         builder.set_notify_for(0, timely::progress::operate::FrontierInterest::Never);
         builder.build(move |capabilities| {
             drop(capabilities);
-            let mut row_errors = RowErrors::new(&program.describe());
+            let mut row_errors = RowErrors::new(&program.describe(), program.input_names());
             move |_frontiers| {
                 let (mut output, mut failed) = (output.activate(), failed.activate());
                 let meter = meters.of(node);
@@ -86,9 +86,11 @@ impl<'scope> Site<'scope> {
                     let outcome = meter.timed(|| guarded(|| row_errors.run(&*program, changes)));
                     match outcome {
                         Ok((made, errors)) => {
-                            give(meter, made, |mut packet| {
-                                output.session_with_builder(&capability).give_container(&mut packet);
-                            });
+                            for part in made {
+                                give(meter, part, |mut packet| {
+                                    output.session_with_builder(&capability).give_container(&mut packet);
+                                });
+                            }
                             if let Some(errors) = errors {
                                 let mut packet = Packet::new(errors);
                                 failed.session_with_builder(&capability).give_container(&mut packet);

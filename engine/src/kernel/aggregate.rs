@@ -5,11 +5,12 @@
 
 use super::Kernel;
 use super::accumulator::Accumulator;
+use crate::parts;
 use crate::plan::{Aggregate, Node};
 use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::kernels::cmp::not_distinct;
-use arrow::compute::{and, concat_batches, filter_record_batch, take};
+use arrow::compute::{and, filter_record_batch, take};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use cenote_statestore::{Changes, Epoch, Error, KeyIndex, Result, RowStore, TableSchema, hash_rows};
 use std::sync::Arc;
@@ -32,8 +33,8 @@ pub struct AggregateKernel {
 
 /// Results of groups.
 struct Results {
-    /// Those that there are.
-    rows: RecordBatch,
+    /// Those that there are; in several batches if they are too long for one.
+    rows: Vec<RecordBatch>,
     /// Which of the groups have one.
     there: Vec<bool>,
 }
@@ -67,7 +68,7 @@ impl AggregateKernel {
             accumulators: accumulators.collect(),
             gives_empty_row: gives_empty_row && node.keys.is_empty(),
             dirty: Dirty::default(),
-            errors: RowErrors::new(&node.name),
+            errors: RowErrors::new(&node.name, &[]),
         };
         if kernel.gives_empty_row {
             let group = kernel.add_group(hash_rows(&[], 1)[0]);
@@ -138,16 +139,14 @@ impl AggregateKernel {
             self.dirty.groups.push(group);
             self.dirty.had_result.push(had_result);
         }
-        if before.rows.num_rows() > 0 {
-            self.dirty.before.push(before.rows);
-        }
+        self.dirty.before.extend(before.rows);
         Ok(())
     }
 
     /// The results of groups; one that has none, as its values are out of range, is told of with a weight.
     fn results(&mut self, groups: &[u32], weight: i64) -> Result<Results> {
         if groups.is_empty() {
-            let (rows, there) = (RecordBatch::new_empty(self.schema.clone()), Vec::new());
+            let (rows, there) = (Vec::new(), Vec::new());
             return Ok(Results { rows, there });
         }
         let all: Vec<usize> = (0..self.key_columns.len()).collect();
@@ -169,10 +168,7 @@ impl AggregateKernel {
             parts.push(rows);
         };
         self.errors.apart(&keys, &computed, &mut done, &|_| weight)?;
-        let rows = match parts.len() {
-            1 => parts.remove(0),
-            _ => concat_batches(schema, &parts)?,
-        };
+        let rows = parts::rows(schema, parts)?;
         Ok(Results { rows, there })
     }
 
@@ -282,7 +278,7 @@ impl Kernel for AggregateKernel {
         if self.dirty.groups.is_empty() {
             return Ok(());
         }
-        let dirty = std::mem::take(&mut self.dirty);
+        let mut dirty = std::mem::take(&mut self.dirty);
         let has_result: Vec<bool> = dirty.groups.iter().map(|group| self.has_result(*group)).collect();
         let after_groups: Vec<u32> = dirty
             .groups
@@ -291,25 +287,24 @@ impl Kernel for AggregateKernel {
             .filter(|(_, has)| **has)
             .map(|(group, _)| *group)
             .collect();
-        let before = concat_batches(&self.schema, &dirty.before)?;
+        let before = parts::rows(&self.schema, std::mem::take(&mut dirty.before))?;
         let after = self.results(&after_groups, 1)?;
         let mut there = after.there.iter();
         let has_result: Vec<bool> = has_result
             .into_iter()
             .map(|has| has && there.next() == Some(&true))
             .collect();
-        let (before, after) = changed(
-            before,
-            after.rows,
-            &dirty.had_result,
-            &has_result,
-            self.key_columns.len(),
-        )?;
-        output.extend(
-            [Changes::deletions(before), Changes::insertions(after)]
-                .into_iter()
-                .filter(|c| !c.is_empty()),
-        );
+        let (mut before, mut after) = (before, after.rows);
+        // Results that take several batches are not compared: those that are the same cancel where they go.
+        if before.len() < 2 && after.len() < 2 {
+            let one = |rows: &mut Vec<RecordBatch>| rows.pop().unwrap_or(RecordBatch::new_empty(self.schema.clone()));
+            let keys = self.key_columns.len();
+            let (old, new) = changed(one(&mut before), one(&mut after), &dirty.had_result, &has_result, keys)?;
+            (before, after) = (vec![old], vec![new]);
+        }
+        let deletions = before.into_iter().map(Changes::deletions);
+        let insertions = after.into_iter().map(Changes::insertions);
+        output.extend(deletions.chain(insertions).filter(|changes| !changes.is_empty()));
         self.forget_empty_groups(&dirty.groups);
         self.dirty = dirty;
         self.dirty.clear();

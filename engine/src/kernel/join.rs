@@ -61,6 +61,10 @@ impl JoinKernel {
             .map(|f| nullable(f))
             .collect();
         let counts_left = node.kind.pads_left() || !node.kind.gives_pairs();
+        let names = node
+            .residual
+            .as_ref()
+            .map_or(&[][..], |residual| residual.input_names());
         JoinKernel {
             kind: node.kind,
             null_equals_null: node.null_equals_null,
@@ -74,7 +78,7 @@ impl JoinKernel {
             tables: Node::Join(node.clone()).state_tables(),
             mixed_signs: false,
             pending: Vec::new(),
-            errors: RowErrors::new(&node.name),
+            errors: RowErrors::new(&node.name, names),
         }
     }
 

@@ -1,5 +1,6 @@
 //! `format`, `quote_ident` and `quote_literal`: texts that are put into SQL.
 
+use super::joined::{TEXT_BYTES_MAX, too_long};
 use super::overloads::failed;
 use datafusion::error::Result;
 
@@ -79,6 +80,9 @@ pub(super) fn format_texts<'a>(format: &str, value: impl Fn(usize) -> Option<Opt
             }
         };
         let blanks = " ".repeat(specifier.width.saturating_sub(made.chars().count()));
+        if out.len() + made.len() + blanks.len() > TEXT_BYTES_MAX {
+            return Err(too_long());
+        }
         match specifier.left {
             true => out.extend([made, blanks]),
             false => out.extend([blanks, made]),

@@ -2,8 +2,9 @@
 //!
 //! Regular expressions are those of Rust's `regex`: no back-references and no look-around, which PostgreSQL has.
 
+use super::joined::{concat, concat_ws, formatted};
 use super::overloads::{Entry, Kind, Overload, Run, failed, gives};
-use super::quoting::{format_texts, quote_ident, quote_literal};
+use super::quoting::{quote_ident, quote_literal};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int32Array, StringArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::regexp::regexp_match;
@@ -121,47 +122,13 @@ fn texts(a: &[ArrayRef], compute: fn(&str) -> Result<String>) -> Result<ArrayRef
 }
 
 /// Values in the form that a client is shown.
-fn shown(values: &ArrayRef) -> Result<StringArray> {
+pub(super) fn shown(values: &ArrayRef) -> Result<StringArray> {
     let written = match values.data_type() {
         DataType::Null => return Ok(StringArray::new_null(values.len())),
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => cast(values, &DataType::Utf8)?,
         _ => crate::casts::text::write_texts(values).map_err(crate::provider::outside)?,
     };
     Ok(written.as_string::<i32>().clone())
-}
-
-fn all_shown(a: &[ArrayRef]) -> Result<Vec<StringArray>> {
-    a.iter().map(shown).collect()
-}
-
-fn concat(a: &[ArrayRef]) -> Result<ArrayRef> {
-    let parts = all_shown(a)?;
-    let rows = a.first().map_or(0, |array| array.len());
-    let joined = (0..rows).map(|row| {
-        let valid = parts.iter().filter(|part| part.is_valid(row));
-        Some(valid.map(|part| part.value(row)).collect::<String>())
-    });
-    Ok(Arc::new(joined.collect::<StringArray>()))
-}
-
-fn concat_ws(a: &[ArrayRef]) -> Result<ArrayRef> {
-    let parts = all_shown(a)?;
-    let joined = (0..a[0].len()).map(|row| {
-        let valid = parts[1..].iter().filter(|part| part.is_valid(row));
-        let valid: Vec<&str> = valid.map(|part| part.value(row)).collect();
-        parts[0].is_valid(row).then(|| valid.join(parts[0].value(row)))
-    });
-    Ok(Arc::new(joined.collect::<StringArray>()))
-}
-
-fn formatted(a: &[ArrayRef]) -> Result<ArrayRef> {
-    let parts = all_shown(a)?;
-    let made = (0..a[0].len()).map(|row| {
-        let value = |part: usize| parts.get(part).map(|part| part.is_valid(row).then(|| part.value(row)));
-        let format = value(0).flatten();
-        format.map(|format| format_texts(format, value)).transpose()
-    });
-    Ok(Arc::new(made.collect::<Result<StringArray>>()?))
 }
 
 fn quoted(a: &[ArrayRef], null: Option<&str>) -> Result<ArrayRef> {
@@ -279,7 +246,7 @@ fn characters(a: &[ArrayRef]) -> Result<ArrayRef> {
     let character = |code: Option<i32>| match code {
         None => Ok(None),
         Some(0) => Err(failed("54000", "null character not permitted")),
-        Some(code) if code < 0 => Err(failed("54000", "character number must be positive")),
+        Some(code) if code < 0 => Err(failed("22023", "character number must be positive")),
         Some(code) => match char::from_u32(code as u32) {
             Some(character) => Ok(Some(character.to_string())),
             None => Err(failed(

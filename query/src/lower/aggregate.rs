@@ -116,8 +116,9 @@ impl Lowering {
         }
         let schema = df_schema(fields)?;
         let kind = if node_calls.is_empty() { "distinct" } else { "aggregate" };
+        let name = self.state_name(kind, plan);
         let node = AggregateNode {
-            name: self.state_name(kind, plan),
+            name,
             input: input.node,
             keys: (0..keys).collect(),
             calls: node_calls,

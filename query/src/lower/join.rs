@@ -47,7 +47,14 @@ impl Lowering {
         let (left_schema, right_schema) = (self.schema_of(left.node), self.schema_of(right.node));
         let pair = pair_schema(&left.schema, &right.schema)?;
         let residual = match &join.filter {
-            Some(filter) => Some(condition(filter, &pair)?),
+            Some(filter) => {
+                let mut names = crate::names::known_names(&pair);
+                // Computed keys are nobody's columns.
+                let left_end = left.schema.fields().len();
+                names[left_width..left_end].fill(String::new());
+                names[left_end + right_width..].fill(String::new());
+                Some(condition(filter, &pair, names)?)
+            }
             None => None,
         };
         let output = if kind.gives_pairs() {
@@ -57,8 +64,9 @@ impl Lowering {
         };
         let key = join_key(kind, &left, &right, &right_keys);
         let schema: SchemaRef = Arc::new(output.as_arrow().clone());
+        let name = self.state_name("join", plan);
         let node = self.add(Node::Join(JoinNode {
-            name: self.state_name("join", plan),
+            name,
             left: left.node,
             right: right.node,
             left_keys,
@@ -120,10 +128,14 @@ impl Lowering {
     }
 }
 
-fn condition(filter: &Expr, pair: &DFSchema) -> Result<Arc<dyn Predicate>> {
+fn condition(filter: &Expr, pair: &DFSchema, input_names: Vec<String>) -> Result<Arc<dyn Predicate>> {
     let expr = physical(filter, pair)?;
     let is_fallible = crate::fallible::physical_can_fail(&expr, pair.as_arrow());
-    Ok(Arc::new(Condition { expr, is_fallible }))
+    Ok(Arc::new(Condition {
+        expr,
+        is_fallible,
+        input_names,
+    }))
 }
 
 /// Columns of a pair of rows, all nullable. Computed keys, which both sides may have, get names of their own.

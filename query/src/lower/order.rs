@@ -137,8 +137,9 @@ impl Lowering {
             nulls_first: sort.nulls_first,
         });
         let arrow: SchemaRef = Arc::new(schema.as_arrow().clone());
+        let name = self.state_name(if numbered { "row_number" } else { "top_n" }, plan);
         let node = self.add(Node::TopN(TopN {
-            name: self.state_name(if numbered { "row_number" } else { "top_n" }, plan),
+            name,
             input: input.node,
             partition: positions[..partition.len()].to_vec(),
             order: positions[partition.len()..].iter().copied().zip(options).collect(),
