@@ -73,6 +73,11 @@ impl AnalyzerRule for CheckedArithmetic {
     }
 }
 
+/// An expression whose operators are checked.
+pub(crate) fn checked(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(expr.transform_up(|expr| rewrite(expr, schema))?.data)
+}
+
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {

@@ -40,6 +40,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection};
 use datafusion::optimizer::AnalyzerRule;
 use outer::has_subquery;
+pub(crate) use outer::is_correlated;
 use std::sync::Arc;
 pub(crate) use values::has_one_row_at_most;
 
@@ -79,14 +80,17 @@ impl Rewrite {
         if !holds {
             return Ok(plan);
         }
-        Ok(plan.transform_up(|node| self.node(node))?.data)
+        let rewritten = plan.transform_down_up(without_laterals, |node| self.node(node))?;
+        Ok(rewritten.data)
     }
 
     fn node(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         if let LogicalPlan::Join(join) = &node
             && let Some(inner) = joins::lateral(&join.right)
         {
-            return Ok(Transformed::yes(self.lateral(join.clone(), inner)?));
+            let left = Arc::new(self.plan((*join.left).clone())?);
+            let join = datafusion::logical_expr::Join { left, ..join.clone() };
+            return Ok(Transformed::yes(self.lateral(join, inner)?));
         }
         if !node_has_subquery(&node)? {
             // What is below may be NULL where the planner took a scalar subquery to have a row.
@@ -122,6 +126,15 @@ impl Rewrite {
         self.named += 1;
         format!("{what}{}", self.named)
     }
+}
+
+/// Keeps a walk out of joins with LATERAL items: what is inside one is rewritten once it is a part of a join.
+fn without_laterals(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_lateral = matches!(&node, LogicalPlan::Join(join) if joins::lateral(&join.right).is_some());
+    Ok(match is_lateral {
+        true => Transformed::new(node, false, TreeNodeRecursion::Jump),
+        false => Transformed::no(node),
+    })
 }
 
 /// The plan, if it has not too many nodes.

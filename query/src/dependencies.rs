@@ -7,6 +7,8 @@
 //!   does not find them;
 //! - `eliminate_duplicated_expr` drops it from ORDER BY: [`without`] keeps it away from there.
 //!
+//! Beside it, LATERAL items that DataFusion takes for plain ones are marked here.
+//!
 //! # Not here
 //! DISTINCT, which is a GROUP BY from the start ([`crate::postgres`]).
 
@@ -14,7 +16,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, FunctionalDependencies, get_required_group_by_exprs_indices};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection};
+use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, Subquery};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::sql::sqlparser::ast::TableFactor;
 use std::cell::Cell;
@@ -128,12 +130,26 @@ impl RelationPlanner for Relations {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
         IS_OWN.set(true);
-        let plan = context.plan(relation)?;
-        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
-            forgetful(plan)?,
-            None,
-        ))))
+        let is_lateral = matches!(relation, TableFactor::Derived { lateral: true, .. });
+        let plan = forgetful(context.plan(relation)?)?;
+        let plan = match is_lateral {
+            true => told_to_be_lateral(plan)?,
+            false => plan,
+        };
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
     }
+}
+
+/// A LATERAL item of which only subqueries name columns outside, marked as DataFusion marks others.
+fn told_to_be_lateral(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !plan.all_out_ref_exprs().is_empty() || !crate::decorrelate::is_correlated(&plan)? {
+        return Ok(plan);
+    }
+    Ok(LogicalPlan::Subquery(Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns: Vec::new(),
+        spans: Default::default(),
+    }))
 }
 
 fn forgetful(plan: LogicalPlan) -> Result<LogicalPlan> {

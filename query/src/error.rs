@@ -1,5 +1,6 @@
 //! DataFusion's errors as Cenote's: code, SQLSTATE, one thing to try.
 
+use crate::structs::stars::Star;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
@@ -66,6 +67,7 @@ fn translate(error: &DataFusionError) -> Error {
     match error.find_root() {
         DataFusionError::External(inner) => match inner.downcast_ref::<Error>() {
             Some(own) => own.clone(),
+            None if inner.is::<Star>() => Star::misplaced(),
             None if inner.to_string().starts_with(REGEX_ERROR) => invalid_regex(&inner.to_string()),
             None => Error::bug(inner.to_string()),
         },

@@ -169,6 +169,8 @@ impl VisitorMut for Expander<'_> {
             );
         }
         Common::enter_query(&mut self.common, query);
+        let is_common = |name: &str| Common::hide(&self.common, name);
+        crate::grouping::complete(query, self.catalog, &is_common);
         ControlFlow::Continue(())
     }
 

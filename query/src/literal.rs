@@ -14,8 +14,8 @@ use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Fetch, GroupByExpr, Interval, LimitClause,
-    NamedWindowExpr, OrderByKind, Query, Select, SetExpr, Statement, TableFactor, Value, VisitorMut, WindowFrame,
-    WindowFrameBound, WindowSpec, WindowType,
+    NamedWindowExpr, OrderByKind, Query, Select, SetExpr, Statement, TableFactor, UnaryOperator, Value, VisitorMut,
+    WindowFrame, WindowFrameBound, WindowSpec, WindowType,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -159,6 +159,18 @@ impl VisitorMut for Literals {
             };
             return ControlFlow::Continue(());
         }
+        if self.whole && is_least_integer(expr) {
+            *expr = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Value(
+                    Value::Number(i32::MIN.to_string(), false).with_empty_span(),
+                )),
+                data_type: DataType::Int4(None),
+                array: false,
+                format: None,
+            };
+            return ControlFlow::Continue(());
+        }
         if self.table_functions == 0
             && !self.counts.contains(&(expr as *const Expr))
             && let Expr::Value(value) = expr
@@ -187,6 +199,22 @@ impl VisitorMut for Literals {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether an expression is the least INTEGER, which without its sign would be BIGINT.
+fn is_least_integer(expr: &Expr) -> bool {
+    let Expr::UnaryOp {
+        op: UnaryOperator::Minus,
+        expr: number,
+    } = expr
+    else {
+        return false;
+    };
+    let mut number = number.as_ref();
+    while let Expr::Nested(inner) = number {
+        number = inner;
+    }
+    matches!(number, Expr::Value(value) if matches!(&value.value, Value::Number(text, _) if text == "2147483648"))
 }
 
 /// The type to cast an interval literal's text to, if it has no fields of its own: its forms are PostgreSQL's then.

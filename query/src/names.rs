@@ -257,7 +257,8 @@ fn is_column(expr: &Expr) -> bool {
     }
 }
 
-fn item_name(item: &SelectItem) -> Option<String> {
+/// The name that an item of a select list has; `None`: it is a wildcard.
+pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(expr) => Some(expression_name(expr).unwrap_or_else(|| "?column?".into())),
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),

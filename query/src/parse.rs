@@ -7,12 +7,14 @@
 //! # Not here
 //! Meaning: names, types and plans (`plan`, `ddl`, `dml`).
 
+mod continued;
 mod depth;
 mod dialect;
 mod inspect;
 mod lines;
 pub(crate) mod structs;
 mod swallowed;
+mod table_command;
 
 pub(crate) use dialect::Postgres;
 
@@ -130,7 +132,9 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
 fn tokenize(sql: &str, lines: &Lines<'_>) -> Result<Vec<TokenWithSpan>> {
     Tokenizer::new(&Postgres, sql)
         .tokenize_with_location()
+        .map(continued::joined)
         .map(structs::quote_fields)
+        .map(structs::name_stars)
         .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))
 }
 
@@ -323,6 +327,7 @@ fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
 }
 
 fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
+    let tokens = table_command::as_queries(tokens);
     let suspects = swallowed::suspects(&tokens);
     let mut parser = parser(tokens);
     let ast = parser
@@ -330,6 +335,7 @@ fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
         .map_err(|error| parse_error(text, &parser, error))?;
     check_end(text, &parser)?;
     swallowed::refuse(&ast, &suspects)?;
+    swallowed::refuse_text_names(&ast)?;
     Ok(ast)
 }
 

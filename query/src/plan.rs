@@ -15,6 +15,7 @@ use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::relations::named_relations;
 use crate::row_errors::{ErrorTables, ErrorsTable};
+use crate::structs::stars;
 use crate::transaction::{Overlay, Transaction};
 use crate::types::PostgresTypes;
 use arrow::array::RecordBatch;
@@ -120,6 +121,7 @@ pub(crate) fn base_state(config: &DatabaseConfig) -> Result<SessionState> {
         .with_query_planner(Arc::new(crate::ordered::planning::OrderedPlanning))
         .build();
     state.add_analyzer_rule(Arc::new(crate::ordered::GuardedArguments));
+    state.add_analyzer_rule(Arc::new(crate::constants::ConstantsFirst));
     state.add_analyzer_rule(Arc::new(crate::decorrelate::SubqueriesAsJoins));
     state.add_analyzer_rule(Arc::new(crate::arithmetic::CheckedArithmetic));
     state.add_analyzer_rule(Arc::new(crate::zeros::OneZero));
@@ -171,6 +173,28 @@ fn view_rules() -> Vec<Arc<dyn datafusion::optimizer::OptimizerRule + Send + Syn
     rules.filter(|rule| rule.name() != NOT_FOR_VIEWS).collect()
 }
 
+/// DataFusion's plan of a statement, planned again for each `(...).*` in it.
+async fn planned(state: &SessionState, mut ast: Ast) -> Result<LogicalPlan> {
+    if !stars::are_in(&ast) {
+        let statement = PlanStatement::Statement(Box::new(ast));
+        return state.statement_to_plan(statement).await.map_err(from_datafusion);
+    }
+    let mut met = 0;
+    loop {
+        let statement = PlanStatement::Statement(Box::new(ast.clone()));
+        let error = match state.statement_to_plan(statement).await {
+            Ok(plan) => return Ok(plan),
+            Err(error) => error,
+        };
+        let Some(star) = stars::Star::behind(&error) else {
+            return Err(from_datafusion(error));
+        };
+        stars::check_number(met)?;
+        star.put(&mut ast)?;
+        met += 1;
+    }
+}
+
 impl ReadView {
     /// A planner whose names mean this view's contents.
     pub(crate) fn state(&self) -> SessionState {
@@ -190,7 +214,12 @@ impl ReadView {
 
     /// A planner for materialized views.
     pub(crate) fn view_state(&self) -> SessionState {
-        SessionStateBuilder::new_from_existing(self.state())
+        let state = self.state();
+        let analyzer = state.analyzer().rules.iter();
+        let analyzer = analyzer.filter(|rule| rule.name() != crate::constants::NAME);
+        let analyzer = analyzer.cloned().collect();
+        SessionStateBuilder::new_from_existing(state)
+            .with_analyzer_rules(analyzer)
             .with_optimizer_rules(view_rules())
             .build()
     }
@@ -216,9 +245,7 @@ impl ReadView {
         crate::row_values::name_rest(&mut ast);
         crate::literal::type_literals(&mut ast)?;
         crate::casts::named::name_casts(&mut ast);
-        let statement = PlanStatement::Statement(Box::new(ast));
-        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
-        let plan = crate::decorrelate::bounded(plan).map_err(from_datafusion)?;
+        let plan = crate::decorrelate::bounded(planned(state, ast).await?).map_err(from_datafusion)?;
         let plan = crate::values::with_subqueries(plan).map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }
@@ -231,8 +258,7 @@ impl ReadView {
         crate::operators::rewrite(&mut ast, true)?;
         check_references(&ast, self)?;
         let state = pg_catalog::with_functions(state, relations).map_err(from_datafusion)?;
-        let statement = PlanStatement::Statement(Box::new(ast));
-        let plan = state.statement_to_plan(statement).await.map_err(from_datafusion)?;
+        let plan = planned(&state, ast).await?;
         let plan = pg_catalog::apply_types(plan, &state).map_err(from_datafusion)?;
         crate::postgres::apply_rules(plan).map_err(from_datafusion)
     }

@@ -101,10 +101,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             _ => Ok(Transformed::no(expr)),
         },
         Expr::Negative(inner) => match inner.as_ref() {
-            Expr::Literal(ScalarValue::Int32(Some(value)), metadata) => {
-                let negated = ScalarValue::Int32(value.checked_neg());
-                Ok(Transformed::yes(Expr::Literal(negated, metadata.clone())))
-            }
+            Expr::Literal(value, metadata) => match negated(value) {
+                Some(value) => Ok(Transformed::yes(Expr::Literal(value, metadata.clone()))),
+                None => Ok(Transformed::no(expr)),
+            },
             _ => Ok(Transformed::no(expr)),
         },
         Expr::BinaryExpr(BinaryExpr {
@@ -140,6 +140,19 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             None => Transformed::no(expr),
         }),
         _ => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A literal with a sign, of the least type that it fits; `None`: the operator computes it.
+fn negated(value: &ScalarValue) -> Option<ScalarValue> {
+    match value {
+        ScalarValue::Int32(Some(i32::MIN)) => Some(ScalarValue::Int64(Some(-i64::from(i32::MIN)))),
+        ScalarValue::Int32(Some(value)) => Some(ScalarValue::Int32(Some(-value))),
+        // One more than the greatest BIGINT has without its sign another type.
+        ScalarValue::Decimal128(Some(value), _, 0) if *value == -i128::from(i64::MIN) => {
+            Some(ScalarValue::Int64(Some(i64::MIN)))
+        }
+        _ => None,
     }
 }
 

@@ -5,13 +5,15 @@
 //! only where it decides, as in PostgreSQL. A row that is a function's argument becomes a call of `struct`.
 //!
 //! # Not here
-//! Rows against a subquery. Rows as values: [`crate::structs`].
+//! Rows as values: [`crate::structs`].
+
+mod subqueries;
 
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Statement, UnaryOperator, VisitorMut,
+    ObjectName, Select, Statement, UnaryOperator, VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -20,16 +22,26 @@ use std::ops::ControlFlow;
 /// # Errors
 /// `Invalid` 42601: rows of different lengths are compared.
 pub(crate) fn compare_fields(statement: &mut Statement) -> Result<()> {
-    match walk::change(statement, &mut Rows) {
+    match walk::change(statement, &mut Rows::default()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Rows;
+#[derive(Default)]
+struct Rows {
+    tests: subqueries::Tests,
+}
 
 impl VisitorMut for Rows {
     type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        match self.tests.conditions(select) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let rewritten = match expr {
@@ -37,7 +49,10 @@ impl VisitorMut for Rows {
                 name_rows(call);
                 return ControlFlow::Continue(());
             }
-            _ => compared(expr),
+            _ => self.tests.value(expr).and_then(|tested| match tested {
+                Some(tested) => Ok(Some(tested)),
+                None => compared(expr),
+            }),
         };
         match rewritten {
             Ok(Some(rewritten)) => *expr = rewritten,

@@ -11,6 +11,7 @@
 //! Comparisons of rows that are written `(a, b) = (c, d)`: [`crate::row_values`]. What is refused: [`crate::keys`].
 
 mod coalesce;
+pub(crate) mod stars;
 
 pub(crate) use coalesce::Coalesce;
 
@@ -59,6 +60,9 @@ impl ExprPlanner for StructPlanner {
         };
         let name = name.try_as_str().flatten().unwrap_or_default().to_string();
         let data_type = raw.expr.get_type(schema)?;
+        if let Some(end) = stars::Star::met(&name, &data_type) {
+            return Err(end);
+        }
         Ok(PlannerResult::Planned(field(raw.expr, &data_type, &name)?))
     }
 

@@ -13,6 +13,7 @@ use datafusion::common::{Column, DFSchema, JoinType};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_aggregate::expr_fn::{count, first_value, max};
 use datafusion::logical_expr::expr::{Case, Exists, InSubquery, ScalarFunction, SetComparison, SetQuantifier};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, Operator, Projection, Subquery, binary_expr, lit,
     when,
@@ -113,16 +114,7 @@ fn equal_to(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Logi
 /// The subqueries of which a row makes `value IN` unknown where it is not true.
 fn unknown(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Vec<LogicalPlan>> {
     let mut found = Vec::new();
-    // To the planner a scalar subquery is NULL only if its values can be, though it may have no row.
-    let has_scalars = subquery.subquery.exists(|node| {
-        let mut found = false;
-        node.apply_expressions(|expr| {
-            found |= holds_scalar(expr)?;
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        Ok(found)
-    })?;
-    if has_scalars || subquery.subquery.schema().field(0).is_nullable() {
+    if has_scalars(&subquery.subquery)? || subquery.subquery.schema().field(0).is_nullable() {
         found.push(with_condition(subquery, |own| own.is_null())?);
     }
     if holds_scalar(value)? || value.nullable(schema)? {
@@ -130,6 +122,52 @@ fn unknown(value: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<Vec<L
         found.push(with_condition(subquery, |_| value.is_null())?);
     }
     Ok(found)
+}
+
+/// Whether columns of a plan may be NULL where the planner knows that they are not: to it a scalar subquery is NULL only if
+/// its values can be, though it may have no row.
+fn has_scalars(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= holds_scalar(expr)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(found)
+    })
+}
+
+/// Whether a subquery has no rows, as it asks for a NULL where there is none: comparisons of rows without NULLs.
+///
+/// # Arguments
+/// - `rows`: the columns of the rows that it is asked for.
+pub(super) fn never_has_rows(plan: &LogicalPlan, rows: &DFSchema) -> Result<bool> {
+    let LogicalPlan::Filter(filter) = plan else {
+        return Ok(false);
+    };
+    for part in split_conjunction(&filter.predicate) {
+        let Expr::IsNull(value) = part else {
+            continue;
+        };
+        if holds_scalar(value)? || has_scalars(&filter.input)? {
+            continue;
+        }
+        let seen = value.as_ref().clone().transform_up(|part| match part {
+            Expr::OuterReferenceColumn(field, column) => {
+                let index = rows.maybe_index_of_column(&column);
+                let field = index.map_or_else(
+                    || Arc::new(field.as_ref().clone().with_nullable(true)),
+                    |index| rows.field(index).clone(),
+                );
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+            }
+            other => Ok(Transformed::no(other)),
+        });
+        if !seen?.data.nullable(filter.input.schema())? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn holds_scalar(expr: &Expr) -> Result<bool> {
@@ -306,6 +344,9 @@ impl<'a> Attaching<'a> {
         let subquery = super::values::any_rows(subquery);
         if super::values::has_a_row(subquery) {
             return Ok(lit(true));
+        }
+        if never_has_rows(subquery, self.current.schema())? {
+            return Ok(lit(false));
         }
         let relation = self.rewrite.name("found");
         let (domain, flat) = self.flattened(subquery)?;

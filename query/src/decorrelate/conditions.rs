@@ -1,6 +1,6 @@
 //! Subqueries as conditions by themselves: semi and anti joins.
 
-use super::attach::{Attaching, Quantified};
+use super::attach::{Attaching, Quantified, never_has_rows};
 use super::flatten::{filtered, joined};
 use super::outer::{as_outer, has_subquery};
 use super::pull::{equality, pull};
@@ -82,6 +82,9 @@ impl Rewrite {
         let subquery = super::values::any_rows(subquery);
         if super::values::has_a_row(subquery) {
             return filtered(rows, vec![lit(!negated)]);
+        }
+        if never_has_rows(subquery, rows.schema())? {
+            return filtered(rows, vec![lit(negated)]);
         }
         let kind = match negated {
             true => JoinType::LeftAnti,

@@ -124,6 +124,8 @@ impl Flattening<'_> {
             }
             LogicalPlan::Projection(projection) => self.projection(plan, projection),
             LogicalPlan::SubqueryAlias(alias) => self.alias(alias),
+            // A LATERAL item with nothing before it.
+            LogicalPlan::Subquery(subquery) => self.plan(&subquery.subquery),
             LogicalPlan::Sort(sort) => match sort.fetch {
                 None => self.plan(&sort.input),
                 Some(fetch) => {

@@ -47,7 +47,7 @@ pub(super) fn outer_expressions(plan: &LogicalPlan) -> Result<Vec<Expr>> {
 }
 
 /// Whether a plan takes anything from outside.
-pub(super) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn is_correlated(plan: &LogicalPlan) -> Result<bool> {
     Ok(!outer_expressions(plan)?.is_empty())
 }
 

@@ -25,6 +25,18 @@ const TOKENS_MAX: usize = 8_192;
 /// Brackets behind `struct` in a text that are looked into in vain at most, at all depths, so that reading takes linear time.
 const MISSES_MAX: usize = 64;
 
+/// Gives `(s).*` the form of an access to a field, of which [`crate::structs::stars`] makes those that there are.
+pub(super) fn name_stars(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut last = [None, None];
+    for token in tokens.iter_mut().filter(|token| !is_blank(&token.token)) {
+        if token.token == Token::Mul && last == [Some(Token::RParen), Some(Token::Period)] {
+            token.token = Token::make_word(&crate::structs::stars::new_name(), Some('"'));
+        }
+        last = [last[1].take(), Some(token.token.clone())];
+    }
+    tokens
+}
+
 /// The fields of a STRUCT, by the text between its brackets.
 ///
 /// # Errors
