@@ -1,9 +1,12 @@
 //! Builds the timely dataflow of one view on one worker.
 //!
 //! # Rules kept here
-//! 1. A stateful operator collects changes by epoch and works on an epoch when its frontier has passed it, in
-//!    order, [`ROWS_PER_ACTIVATION`] rows at most before it yields to other dataflows.
-//! 2. An error or a panic in one operator marks its view as failed; the operator then only lets epochs pass, so
+//! 1. A stateful operator works on one epoch after the other, [`ROWS_PER_ACTIVATION`] rows at most before it yields to other
+//!    dataflows. It takes the changes of the lowest epoch as they come, so that an epoch needs no memory for rows that wait,
+//!    and finishes the epoch when its frontier has passed it; changes of later epochs wait.
+//! 2. No operator takes changes of an epoch that this worker's inputs have not reached ([`BuiltView::reached`]), though other
+//!    workers may have sent some: who reads state here finds that of one epoch.
+//! 3. An error or a panic in one operator marks its view as failed; the operator then only lets epochs pass, so
 //!    every other view goes on.
 //!
 //! # Not here
@@ -21,7 +24,7 @@ use crate::status::ViewStatus;
 use crate::worker::CreateView;
 use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
 use publish::Publish;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -39,8 +42,11 @@ use timely::progress::operate::FrontierInterest;
 /// Rows that an operator works on before it yields.
 const ROWS_PER_ACTIVATION: usize = 64 * 1024;
 
-/// Rows given to a kernel at once.
+/// Rows given to a kernel at once; fewer where it gives more than [`RESULTS_PER_PUSH`] for them, as a join of a frequent key does.
 const ROWS_PER_PUSH: usize = 16 * 1024;
+
+/// Rows that a kernel should give for one push at most.
+const RESULTS_PER_PUSH: usize = 64 * 1024;
 
 pub(crate) type InputHandle = TimelyInput<u64, NoopBuilder<Packet>>;
 type PacketStream<'scope> = Stream<'scope, u64, Packet>;
@@ -61,6 +67,8 @@ pub(crate) struct BuiltView {
     /// Stateful operators by plan node.
     pub(crate) kernels: BTreeMap<usize, SharedKernel>,
     pub(crate) published: Published,
+    /// The last epoch that the inputs of this worker have been sent rows of.
+    pub(crate) reached: Rc<Cell<u64>>,
 }
 
 /// Where rows enter a built view.
@@ -78,6 +86,7 @@ struct Site<'scope> {
     status: Arc<ViewStatus>,
     meters: Arc<ViewMeters>,
     start: u64,
+    reached: Rc<Cell<u64>>,
     /// Whether errors of rows have a place to go; else they fail the view.
     keeps_errors: bool,
 }
@@ -100,6 +109,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         status: request.status.clone(),
         meters: request.meters.clone(),
         start: request.epoch.0,
+        reached: Rc::new(Cell::new(request.epoch.0)),
         keeps_errors: request.errors.is_some(),
     };
     let mut built = BuiltView {
@@ -108,6 +118,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         probe: ProbeHandle::new(),
         kernels: BTreeMap::new(),
         published: Published::default(),
+        reached: site.reached.clone(),
     };
     let mut streams = Streams::default();
     for (id, node) in plan.nodes.iter().enumerate() {
@@ -242,6 +253,7 @@ impl<'scope> Site<'scope> {
             stream
         });
         let (status, meters, start) = (self.status.clone(), self.meters.clone(), self.start);
+        let (reached, mut stride) = (self.reached.clone(), ROWS_PER_PUSH);
         let (node, kernel) = (operator.node, operator.kernel);
         builder.build(move |capabilities| {
             let mut stash = Stash::default();
@@ -257,17 +269,25 @@ impl<'scope> Site<'scope> {
                 let mut fuel = ROWS_PER_ACTIVATION;
                 while let Some(mut entry) = stash.0.first_entry() {
                     let epoch = *entry.key();
-                    if frontiers.iter().any(|frontier| frontier.less_equal(&epoch)) {
+                    let is_closed = !frontiers.iter().any(|frontier| frontier.less_equal(&epoch));
+                    let is_lowest = !frontiers.iter().any(|frontier| frontier.less_than(&epoch));
+                    let pending = entry.get_mut();
+                    let may_take = is_lowest && epoch <= reached.get() && !pending.queue.is_empty();
+                    if !is_closed && !may_take {
                         break;
                     }
-                    let pending = entry.get_mut();
                     let work = Work {
                         kernel: &kernel,
                         status: &status,
                         epoch: Epoch(epoch),
+                        is_closed,
                     };
                     let mut results = Results::default();
-                    let done = meter.timed(|| work.run(&mut pending.queue, &mut fuel, &mut results));
+                    let mut pace = Pace {
+                        fuel: &mut fuel,
+                        stride: &mut stride,
+                    };
+                    let done = meter.timed(|| work.run(&mut pending.queue, &mut pace, &mut results));
                     results.rows.iter().for_each(|changes| meter.gave(changes.len()));
                     if let (1, Some(errors)) = (outputs.len(), results.errors.first()) {
                         status.fail(first_of(errors));
@@ -285,6 +305,9 @@ impl<'scope> Site<'scope> {
                     }
                     if !done {
                         activator.activate();
+                        break;
+                    }
+                    if !is_closed {
                         break;
                     }
                     entry.remove();
@@ -358,19 +381,29 @@ struct Work<'a> {
     kernel: &'a SharedKernel,
     status: &'a ViewStatus,
     epoch: Epoch,
+    /// Whether all its changes have come.
+    is_closed: bool,
+}
+
+/// How far an operator may go in one turn, and in what steps.
+struct Pace<'a> {
+    /// Rows, taken or given, that are left to it.
+    fuel: &'a mut usize,
+    /// Rows of the next push.
+    stride: &'a mut usize,
 }
 
 impl Work<'_> {
-    /// Works on the epoch while there is fuel.
+    /// Works on the epoch while there is fuel, and finishes it if it is closed.
     ///
     /// # Returns
-    /// Whether the epoch is finished.
-    fn run(&self, queue: &mut VecDeque<(usize, Changes)>, fuel: &mut usize, results: &mut Results) -> bool {
+    /// Whether all that has come is taken.
+    fn run(&self, queue: &mut VecDeque<(usize, Changes)>, pace: &mut Pace, results: &mut Results) -> bool {
         let outcome = guarded(|| {
-            let done = self.take(queue, fuel, results)?;
+            let done = self.take(queue, pace, results)?;
             if !self.status.is_failed() {
                 let mut kernel = self.kernel.borrow_mut();
-                if done {
+                if done && self.is_closed {
                     kernel.finish(self.epoch, &mut results.rows)?;
                 }
                 results.errors.extend(kernel.take_errors()?);
@@ -389,24 +422,37 @@ impl Work<'_> {
     ///
     /// # Returns
     /// Whether that was everything.
-    fn take(&self, queue: &mut VecDeque<(usize, Changes)>, fuel: &mut usize, results: &mut Results) -> Result<bool> {
+    fn take(&self, queue: &mut VecDeque<(usize, Changes)>, pace: &mut Pace, results: &mut Results) -> Result<bool> {
         while let Some((input, changes)) = queue.pop_front() {
             if self.status.is_failed() {
                 continue;
             }
-            if *fuel == 0 {
+            if *pace.fuel == 0 {
                 queue.push_front((input, changes));
                 return Ok(false);
             }
-            let rows = changes.len().min(ROWS_PER_PUSH).min(*fuel);
+            let rows = changes.len().min(*pace.stride).min(*pace.fuel);
             if rows < changes.len() {
                 queue.push_front((input, changes.slice(rows, changes.len() - rows)));
             }
             let part = changes.slice(0, rows);
+            let before = results.rows.len();
             self.kernel.borrow_mut().push(input, &part, &mut results.rows)?;
-            *fuel -= rows;
+            pace.spend(rows, results.rows[before..].iter().map(Changes::len).sum());
         }
         Ok(true)
+    }
+}
+
+impl Pace<'_> {
+    /// Takes note of a push.
+    fn spend(&mut self, taken: usize, given: usize) {
+        *self.fuel = self.fuel.saturating_sub(taken.max(given));
+        if given > RESULTS_PER_PUSH {
+            *self.stride = (taken * RESULTS_PER_PUSH / given).max(1);
+        } else if given < RESULTS_PER_PUSH / 4 {
+            *self.stride = (*self.stride * 2).min(ROWS_PER_PUSH);
+        }
     }
 }
 

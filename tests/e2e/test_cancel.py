@@ -1,5 +1,6 @@
 """Statements that are broken off: they have their effect or say that they have none, and leave nothing open."""
 import threading
+import time
 
 import psycopg
 import pytest
@@ -51,6 +52,26 @@ def test_a_view_cancelled_while_it_is_built_is_not_there(server, db, name):
         db.execute(f"SELECT * FROM {name}_v")
     db.execute(f"CREATE MATERIALIZED VIEW {name}_v AS SELECT count(*) AS n FROM {name}")
     assert db.execute(f"SELECT n FROM {name}_v").fetchone() == (20000,)
+
+
+def test_a_cancelled_view_of_a_billion_pairs_leaves_nothing_behind(fresh):
+    """Its pairs are counted as they are made, so they take no memory; once it is cancelled no more are made."""
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE other (n BIGINT)")
+        db.execute("CREATE MATERIALIZED VIEW seen AS SELECT count(*) AS n FROM other")
+        db.execute("CREATE TABLE t (a BIGINT)")
+        db.execute("INSERT INTO t SELECT x FROM generate_series(1, 50000) AS s(x)")
+        before = server.resident_bytes()
+        assert cancelled(db, "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM t x JOIN t y ON x.a < y.a", after=3) == "57014"
+        for n in range(5):
+            db.execute(f"INSERT INTO other VALUES ({n})")
+        assert server.resident_bytes() - before < 300 * 2**20
+        assert db.execute("SELECT n FROM seen").fetchone() == (5,)
+        spent = server.cpu_seconds()
+        time.sleep(3)
+        assert server.cpu_seconds() - spent < 1
+    assert server.terminate() == 0
 
 
 def test_what_is_said_of_a_change_cancelled_at_any_moment_is_true(server, db, name):

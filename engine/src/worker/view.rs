@@ -215,6 +215,8 @@ impl View {
             .front()
             .map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
         let target = self.outstanding.back().map_or(0, |epoch| epoch + 1).min(hold);
+        let reached = self.built.reached.get().max(target.saturating_sub(1));
+        self.built.reached.set(reached);
         for (edge, input) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let bound = match edge.collection {
                 None => u64::MAX,
