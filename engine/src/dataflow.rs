@@ -42,11 +42,8 @@ use timely::progress::operate::FrontierInterest;
 /// Rows that an operator works on before it yields.
 const ROWS_PER_ACTIVATION: usize = 64 * 1024;
 
-/// Rows given to a kernel at once; fewer where it gives more than [`RESULTS_PER_PUSH`] for them, as a join of a frequent key does.
+/// Rows given to a kernel at once; fewer where it took fewer the last time, as a join of a frequent key does.
 const ROWS_PER_PUSH: usize = 16 * 1024;
-
-/// Rows that a kernel should give for one push at most.
-const RESULTS_PER_PUSH: usize = 64 * 1024;
 
 pub(crate) type InputHandle = TimelyInput<u64, NoopBuilder<Packet>>;
 type PacketStream<'scope> = Stream<'scope, u64, Packet>;
@@ -432,27 +429,27 @@ impl Work<'_> {
                 return Ok(false);
             }
             let rows = changes.len().min(*pace.stride).min(*pace.fuel);
-            if rows < changes.len() {
-                queue.push_front((input, changes.slice(rows, changes.len() - rows)));
+            let (part, before) = (changes.slice(0, rows), results.rows.len());
+            let taken = self.kernel.borrow_mut().push_some(input, &part, &mut results.rows)?;
+            if taken < changes.len() {
+                queue.push_front((input, changes.slice(taken, changes.len() - taken)));
             }
-            let part = changes.slice(0, rows);
-            let before = results.rows.len();
-            self.kernel.borrow_mut().push(input, &part, &mut results.rows)?;
-            pace.spend(rows, results.rows[before..].iter().map(Changes::len).sum());
+            let given = results.rows[before..].iter().map(Changes::len).sum();
+            pace.spend(rows, taken, given);
         }
         Ok(true)
     }
 }
 
 impl Pace<'_> {
-    /// Takes note of a push.
-    fn spend(&mut self, taken: usize, given: usize) {
-        *self.fuel = self.fuel.saturating_sub(taken.max(given));
-        if given > RESULTS_PER_PUSH {
-            *self.stride = (taken * RESULTS_PER_PUSH / given).max(1);
-        } else if given < RESULTS_PER_PUSH / 4 {
-            *self.stride = (*self.stride * 2).min(ROWS_PER_PUSH);
-        }
+    /// Takes note of a push of `offered` rows.
+    fn spend(&mut self, offered: usize, taken: usize, given: usize) {
+        let worked = if taken < offered { ROWS_PER_PUSH } else { taken };
+        *self.fuel = self.fuel.saturating_sub(worked.max(given));
+        *self.stride = match taken < offered {
+            true => taken,
+            false => (*self.stride * 2).min(ROWS_PER_PUSH),
+        };
     }
 }
 

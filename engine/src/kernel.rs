@@ -36,6 +36,21 @@ pub trait Kernel {
     /// The operator cannot go on; its view has failed.
     fn push(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<()>;
 
+    /// Takes some of the changes of the current epoch, from the first on, so that what they give is not too much at once.
+    ///
+    /// # Arguments
+    /// As [`Kernel::push`].
+    ///
+    /// # Returns
+    /// How many it has taken: all, or fewer but not none.
+    ///
+    /// # Errors
+    /// As [`Kernel::push`].
+    fn push_some(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<usize> {
+        self.push(input, changes, output)?;
+        Ok(changes.len())
+    }
+
     /// The epoch is complete: pushes what is left of its output.
     fn finish(&mut self, epoch: Epoch, output: &mut Vec<Changes>) -> Result<()>;
 

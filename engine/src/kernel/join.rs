@@ -5,6 +5,9 @@
 //! join their own side's state. With each row of a side that can come out unmatched lies the number of rows that
 //! match it; when that number leaves or reaches zero the padded (or bare) row is taken back or given.
 //!
+//! Insertions are given as they are found. Once an epoch has a deletion, the rest of its output waits for the end, where what
+//! cancels out is left away; what was given before comes before its deletion.
+//!
 //! Rows whose key is NULL match nothing (unless NULL equals NULL is asked for): they pass through without state.
 //!
 //! # Source
@@ -82,14 +85,14 @@ impl JoinKernel {
         }
     }
 
-    /// Meets a push with the other side's state: gives pairs, counts matches on both sides.
+    /// Meets a push with the other side's state: gives pairs, counts matches on both sides. Goes as far as the pairs are not too
+    /// many.
     ///
     /// # Returns
-    /// For each row of the push, how many rows match it.
+    /// For each row that it came to, from the first on, how many rows match it.
     fn meet(&mut self, input: usize, changes: &Changes, keys: &[ArrayRef], hashes: &[u64]) -> Result<Vec<i64>> {
-        let mut matches = vec![0i64; changes.len()];
+        let mut taken = changes.len();
         let mut pairs = Pairs::default();
-        let mut touched = Vec::new();
         let own_keys = RowStore::view(self.sides[1 - input].key_columns().iter().copied(), keys);
         for (row, hash) in hashes.iter().enumerate() {
             if !self.null_equals_null && own_keys.any_null(row) {
@@ -101,9 +104,11 @@ impl JoinKernel {
                 pairs.slots.push(slot);
             }
             if pairs.rows.len() >= PAIRS_MAX {
-                self.take_pairs(input, changes, std::mem::take(&mut pairs), &mut matches, &mut touched)?;
+                taken = row + 1;
+                break;
             }
         }
+        let (mut matches, mut touched) = (vec![0i64; taken], Vec::new());
         self.take_pairs(input, changes, pairs, &mut matches, &mut touched)?;
         self.give_transitions(1 - input, touched)?;
         Ok(matches)
@@ -292,7 +297,15 @@ fn nullable(field: &arrow::datatypes::Field) -> arrow::datatypes::Field {
 }
 
 impl Kernel for JoinKernel {
-    fn push(&mut self, input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
+    fn push(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<()> {
+        let mut from = 0;
+        while from < changes.len() {
+            from += self.push_some(input, &changes.slice(from, changes.len() - from), output)?;
+        }
+        Ok(())
+    }
+
+    fn push_some(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<usize> {
         let keys: Vec<ArrayRef> = self.sides[input]
             .key_columns()
             .iter()
@@ -300,11 +313,17 @@ impl Kernel for JoinKernel {
             .collect();
         let hashes = hash_rows(&keys, changes.len());
         let matches = self.meet(input, changes, &keys, &hashes)?;
+        let taken = matches.len();
+        let changes = &changes.slice(0, taken);
         self.give_own(input, changes, &matches)?;
         let own_keys = RowStore::view(0..keys.len(), &keys);
         let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
-        let stateful: Vec<bool> = (0..changes.len()).map(keyed).collect();
-        self.sides[input].apply(changes, &hashes, &matches, &stateful)
+        let stateful: Vec<bool> = (0..taken).map(keyed).collect();
+        self.sides[input].apply(changes, &hashes[..taken], &matches, &stateful)?;
+        if !self.mixed_signs {
+            output.append(&mut self.pending);
+        }
+        Ok(taken)
     }
 
     fn take_errors(&mut self) -> Result<Option<Changes>> {
