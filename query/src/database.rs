@@ -161,8 +161,9 @@ pub struct Database {
     config: DatabaseConfig,
     engine: Engine,
     catalog: watch::Sender<Arc<Catalog>>,
-    /// Held while the catalog is being changed, so that changes follow each other.
+    /// The turn of statements that keep losing their rows to others.
     losing: tokio::sync::Mutex<()>,
+    /// Held while the catalog is being changed, so that changes follow each other.
     changing: Arc<tokio::sync::Mutex<()>>,
     planner: SessionState,
     errors: Arc<VersionedTable>,
@@ -316,7 +317,7 @@ impl Database {
         Ok(epoch)
     }
 
-    /// Stops sources, seals what is open, flushes the log and joins the workers.
+    /// Stops replays and sources, then the engine: what is queued is committed, the log is marked as closed, threads end.
     pub async fn shutdown(&self) -> Result<()> {
         // First, as whoever writes may wait for a view that waits for its replay.
         self.replays.stop_all();
