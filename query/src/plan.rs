@@ -202,6 +202,7 @@ impl ReadView {
         crate::names::name_outputs(&mut ast);
         crate::synonyms::replace(&mut ast)?;
         let touches = pg_catalog::is_touched(&ast);
+        crate::misplaced::check(&ast, state)?;
         if !touches {
             check_references(&ast, self)?;
         }
