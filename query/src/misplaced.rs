@@ -9,7 +9,8 @@ use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, JoinConstraint, JoinOperator, ObjectName, Query, Select, Statement, Visit, Visitor,
+    Expr, Function, GroupByExpr, JoinConstraint, JoinOperator, ObjectName, Query, Select, SetExpr, Statement, Visit,
+    Visitor,
 };
 use std::ops::ControlFlow;
 
@@ -31,6 +32,14 @@ struct Looking<'s> {
 
 impl Visitor for Looking<'_> {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Error> {
+        let SetExpr::Values(values) = query.body.as_ref() else {
+            return ControlFlow::Continue(());
+        };
+        let mut cells = values.rows.iter().flat_map(|row| &row.content);
+        cells.try_for_each(|cell| inside(cell, self.state, Place::Clause("VALUES")))
+    }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Error> {
         let clause = |expr: &Expr, place| inside(expr, self.state, place);

@@ -18,7 +18,7 @@ def numbers(count):
 
 def test_a_server_side_cursor_of_psycopg_reads_in_parts(block):
     with block.cursor("Mine") as cursor:
-        cursor.execute("SELECT x, x * %s AS y FROM generate_series(1, %s) AS s(x) ORDER BY x", (2, 10))
+        cursor.execute("SELECT x, x * %s AS y FROM generate_series(1, 10) AS s(x) WHERE x = ANY(%s) ORDER BY x", (2, list(range(20))))
         assert [column.name for column in cursor.description] == ["x", "y"]
         assert cursor.fetchone() == (1, 2)
         assert cursor.fetchmany(2) == [(2, 4), (3, 6)]
@@ -42,9 +42,8 @@ def test_a_long_result_streams_through_a_cursor(block, name, binary):
         assert seen == 200_000
 
 
-def test_a_cursor_shows_one_epoch_and_the_writes_before_it(server, block, name):
-    block.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
-    block.execute("COMMIT")
+def test_a_cursor_shows_one_epoch_and_the_writes_before_it(db, block, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
     block.execute(f"INSERT INTO {name} VALUES (1), (2)")
     block.execute(f"DECLARE c CURSOR FOR SELECT id FROM {name} ORDER BY id")
     block.execute(f"INSERT INTO {name} VALUES (3)")
@@ -53,16 +52,14 @@ def test_a_cursor_shows_one_epoch_and_the_writes_before_it(server, block, name):
     assert block.execute(f"SELECT id FROM {name} ORDER BY id").fetchall() == [(1,), (3,)]
 
 
-def test_a_held_cursor_outlives_its_transaction_and_later_changes(server, block, name):
-    block.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
-    block.execute(f"INSERT INTO {name} SELECT x FROM generate_series(1, 5) AS s(x)")
-    block.execute("COMMIT")
+def test_a_held_cursor_outlives_its_transaction_and_later_changes(db, block, name):
+    db.execute(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
+    db.execute(f"INSERT INTO {name} SELECT x FROM generate_series(1, 5) AS s(x)")
     with block.cursor("kept", withhold=True) as cursor:
         cursor.execute(f"SELECT id FROM {name} ORDER BY id")
         assert cursor.fetchone() == (1,)
         block.commit()
-        with server.connect() as other:
-            other.execute(f"DELETE FROM {name}")
+        db.execute(f"DELETE FROM {name}")
         assert cursor.fetchmany(2) == [(2,), (3,)]
         block.rollback()
         assert cursor.fetchall() == [(4,), (5,)]
@@ -167,6 +164,22 @@ def test_portals_and_cursors_share_their_names(block):
     assert gone.error_field(psycopg.pq.DiagnosticField.SQLSTATE) == b"34000"
 
 
+def test_the_protocol_executes_and_closes_a_cursor_as_a_portal(server):
+    from e2e.hostile_clients import SYNC, Wire, bind, execute, message, parse, text
+    wire = Wire(server)
+    two = message(b"E", text("c") + (2).to_bytes(4, "big"))
+    wire.send(parse("", f"DECLARE c CURSOR WITH HOLD FOR {numbers(5)}"), bind("", ""), execute(""), two, execute("c"), message(b"C", b"P" + text("c")),
+              execute("c"), SYNC)
+    kinds = []
+    while not kinds or kinds[-1] != b"Z":
+        kind, body = wire.read()
+        kinds.append(kind)
+        if kind == b"E":
+            assert b"34000" in body
+    # Two rows and a portal suspended, three and the end, closed; then there is no such portal.
+    assert b"".join(kinds) == b"12C" + b"DDs" + b"DDDC" + b"3" + b"E" + b"Z"
+
+
 def test_a_prepared_fetch_follows_the_cursor_of_its_name(block):
     for columns in ("1 AS a", "'x' AS b, 2 AS c"):
         block.execute(f"DECLARE c CURSOR FOR SELECT {columns}")
@@ -206,3 +219,22 @@ def test_cursor_names_are_quoted_as_any_name(block):
     assert block.execute('FETCH "Odd ""name"""').fetchall() == [(1,)]
     block.execute("DECLARE NEXT CURSOR FOR SELECT 2")
     assert block.execute("FETCH next").fetchall() == [(2,)]
+
+
+def test_a_fetch_that_is_not_read_to_its_end_counts_as_read(server):
+    """As in PostgreSQL, where FETCH runs at once, however many rows its portal is asked for."""
+    from e2e.hostile_clients import SYNC, Wire, bind, execute, message, parse, text
+    wire = Wire(server)
+    part = message(b"E", text("part") + (1).to_bytes(4, "big"))
+    wire.send(parse("", "BEGIN"), bind("", ""), execute(""), parse("", f"DECLARE c CURSOR FOR {numbers(30_000)}"), bind("", ""), execute(""),
+              parse("", "FETCH 20000 c"), bind("part", ""), part, message(b"C", b"P" + text("part")),
+              parse("", "FETCH 1 c"), bind("", ""), execute(""), SYNC)
+    rows = []
+    while True:
+        kind, body = wire.read()
+        assert kind != b"E", body
+        if kind == b"D":
+            rows.append(body[6:])
+        if kind == b"Z":
+            break
+    assert rows == [b"1", b"20001"]

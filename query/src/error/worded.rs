@@ -162,8 +162,12 @@ pub(super) fn without_values(text: &str) -> String {
     let Some(at) = text.match_indices(" { ").map(|(at, _)| at).find(is_value) else {
         return text.to_string();
     };
-    let shown = text[..at].trim_end_matches(|character: char| character.is_alphanumeric() || character == '(');
-    shown.trim_end_matches([' ', ':', '(']).to_string()
+    // `Kind(Kind { ...`: the first says it.
+    let shown = &text[..at];
+    match shown.rsplit_once('(') {
+        Some((before, name)) if name.chars().all(char::is_alphanumeric) => before.to_string(),
+        _ => shown.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -175,11 +179,11 @@ mod tests {
         for (text, expected) in [
             (
                 "no logical expression AggregateFunction(AggregateFunction { func: Sum }",
-                "no logical expression",
+                "no logical expression AggregateFunction",
             ),
             (
                 "fields differ (input field: Field { name: \"a\" })",
-                "fields differ (input field",
+                "fields differ (input field: Field",
             ),
             ("cannot read {\"a\": 1}", "cannot read {\"a\": 1}"),
             ("plain", "plain"),

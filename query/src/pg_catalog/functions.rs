@@ -119,6 +119,7 @@ fn entries() -> Vec<Entry> {
         ("pg_my_temp_schema", &[0], Int32, zero),
         ("pg_opclass_is_visible", &[1], Boolean, yes),
         ("pg_operator_is_visible", &[1], Boolean, yes),
+        ("pg_opfamily_is_visible", &[1], Boolean, yes),
         ("pg_relation_is_publishable", &[1], Boolean, no),
         ("pg_relation_size", &[1, 2], Int64, relation_size),
         ("pg_size_pretty", &[1], Utf8, pretty_size),

@@ -131,11 +131,14 @@ fn check_parameters(statements: &[Statement], parameters: &[ScalarValue]) -> Res
     if parameters.len() == known {
         return Ok(());
     }
-    let than = if parameters.len() < known { "more" } else { "fewer" };
+    let (than, attempt) = match parameters.len() < known {
+        true => ("more", "give a value for each of $1, $2 ..."),
+        false => ("fewer", "write $1, $2 ... where they belong"),
+    };
     let message = format!("cannot bind `params` of the request's body: the statement has {than} parameters");
     let error = Error::new(ErrorKind::Invalid, "HTTP-0006", message).sqlstate("08P01");
     let error = error.fact("params", parameters.len()).fact("parameters", known);
-    Err(error.attempt("write $1, $2 ... where they belong").into())
+    Err(error.attempt(attempt).into())
 }
 
 /// Refuses cursors, which would end with the request that declares them.
@@ -146,7 +149,7 @@ fn check_cursors(statements: &[Statement]) -> Result<(), ApiError> {
     let message = format!("cannot run {verb} over HTTP: a request has no session that a cursor could live in");
     let error = Error::new(ErrorKind::Unsupported, "HTTP-0022", message);
     let attempt = "read with LIMIT, or as a stream with `Accept: application/vnd.apache.arrow.stream`";
-    Err(error.attempt(attempt).into())
+    Err(ApiError::of_statement(error.attempt(attempt)))
 }
 
 /// Refuses a request that leaves a transaction block open, which ends with the request and is rolled back.

@@ -4,53 +4,52 @@ use crate::names::folded;
 use crate::pg_catalog::SCHEMA;
 use crate::pg_catalog::oids::{self, Oid};
 use crate::walk;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Statement, TableFactor, Value, Visitor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Select, Statement, TableFactor, Value, VisitorMut};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Puts a table's OID in the place of its `tableoid`, where the name before it means one table of the catalog only.
+/// Puts a table's OID in the place of its `tableoid`, where the name before it is one of a table of the catalog.
 pub(super) fn put(statement: &mut Statement) {
-    let mut names = Names::default();
-    let _ = walk::read(statement, &mut names);
-    if names.0.values().any(Option::is_some) {
-        let _ = walk::change(statement, &mut names);
-    }
+    let _ = walk::change(statement, &mut Selects);
 }
 
-fn oid_of(table: &str) -> Option<Oid> {
-    let known = oids::WELL_KNOWN.iter().find(|(name, _)| *name == table);
-    known.map(|(_, oid)| *oid)
-}
+/// Every SELECT, the inner ones first.
+struct Selects;
 
-/// OIDs of the tables that the names in the statement mean; `None`: another table, or several.
-#[derive(Default)]
-struct Names(HashMap<String, Option<Oid>>);
-
-impl Visitor for Names {
+impl VisitorMut for Selects {
     type Break = ();
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        let (name, oid) = match factor {
-            TableFactor::Table { name, alias, .. } => {
-                let parts = name.0.iter().filter_map(|part| part.as_ident().map(folded));
-                let parts: Vec<String> = parts.collect();
-                let oid = match parts.as_slice() {
-                    [schema, table] if schema == SCHEMA => oid_of(table),
-                    _ => None,
-                };
-                let alias = alias.as_ref().map(|alias| folded(&alias.name));
-                (alias.or_else(|| parts.last().cloned()), oid)
-            }
-            TableFactor::Derived { alias, .. } => (alias.as_ref().map(|alias| folded(&alias.name)), None),
-            _ => (None, None),
-        };
-        if let Some(name) = name {
-            let known = self.0.entry(name).or_insert(oid);
-            *known = known.filter(|known| Some(*known) == oid);
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let factors = select.from.iter().flat_map(|from| {
+            let joined = from.joins.iter().map(|join| &join.relation);
+            std::iter::once(&from.relation).chain(joined)
+        });
+        let mut names = Names(factors.filter_map(named).collect());
+        match names.0.is_empty() {
+            true => ControlFlow::Continue(()),
+            false => walk::change(select, &mut names),
         }
-        ControlFlow::Continue(())
     }
 }
+
+/// The name that a table of the catalog has in a FROM clause, and its OID.
+fn named(factor: &TableFactor) -> Option<(String, Oid)> {
+    let TableFactor::Table { name, alias, .. } = factor else {
+        return None;
+    };
+    let parts = name.0.iter().filter_map(|part| part.as_ident().map(folded));
+    let parts: Vec<String> = parts.collect();
+    let [schema, table] = parts.as_slice() else { return None };
+    let known = oids::WELL_KNOWN
+        .iter()
+        .find(|(name, _)| schema == SCHEMA && name == table)?;
+    let name = alias
+        .as_ref()
+        .map_or_else(|| table.clone(), |alias| folded(&alias.name));
+    Some((name, known.1))
+}
+
+struct Names(HashMap<String, Oid>);
 
 impl VisitorMut for Names {
     type Break = ();
@@ -59,7 +58,7 @@ impl VisitorMut for Names {
         if let Expr::CompoundIdentifier(parts) = expr
             && let [table, column] = parts.as_slice()
             && folded(column) == "tableoid"
-            && let Some(Some(oid)) = self.0.get(&folded(table))
+            && let Some(oid) = self.0.get(&folded(table))
         {
             *expr = Expr::Cast {
                 kind: CastKind::Cast,
