@@ -8,15 +8,19 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array};
 use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, Int64Type};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, GetFieldAccess, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility, lit, when,
+    ColumnarValue, Expr, ExprSchemable, GetFieldAccess, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility, lit, when,
 };
+use datafusion::prelude::cast as cast_to;
 use std::sync::Arc;
 
 /// Plans subscripts of arrays.
@@ -69,6 +73,63 @@ pub(crate) fn of_call(scalar: &ScalarFunction) -> Result<Expr> {
             when(unknown, null).otherwise(found)?
         }
         _ => Expr::ScalarFunction(scalar.clone()),
+    })
+}
+
+/// A plan whose arrays of decimals are of the type of the decimals that are looked for in them: a parameter brings its own.
+///
+/// # Errors
+/// Those of recomputing a plan.
+pub(crate) fn with_decimals_alike(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let alike = plan.transform_up_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let alike = expr.transform_up(|part| Ok(decimals_alike(part, &schema)))?;
+            Ok(alike.update_data(|expr| name.restore(expr)))
+        })
+    })?;
+    Ok(alike.data)
+}
+
+fn decimals_alike(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::ScalarFunction(scalar) = &expr else {
+        return Transformed::no(expr);
+    };
+    let ("array_has", [array, value]) = (scalar.name(), scalar.args.as_slice()) else {
+        return Transformed::no(expr);
+    };
+    let (Ok(DataType::List(item)), Ok(wanted)) = (array.get_type(schema), value.get_type(schema)) else {
+        return Transformed::no(expr);
+    };
+    let Some(common) = common_decimal(item.data_type(), &wanted) else {
+        return Transformed::no(expr);
+    };
+    let list = DataType::List(Arc::new(Field::new_list_field(common.clone(), true)));
+    let arguments = vec![cast_to(array.clone(), list), cast_to(value.clone(), common)];
+    Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(
+        scalar.func.clone(),
+        arguments,
+    )))
+}
+
+/// The type that holds the digits of two unlike decimals; `None`: they are alike, or none.
+fn common_decimal(one: &DataType, other: &DataType) -> Option<DataType> {
+    let (DataType::Decimal128(precision, scale), DataType::Decimal128(other_precision, other_scale)) = (one, other)
+    else {
+        return None;
+    };
+    if one == other {
+        return None;
+    }
+    let whole = |precision: u8, scale: i8| i16::from(precision) - i16::from(scale);
+    let whole = whole(*precision, *scale).max(whole(*other_precision, *other_scale));
+    let scale = *scale.max(other_scale);
+    let precision = u8::try_from(whole + i16::from(scale)).ok()?;
+    Some(match precision <= DECIMAL128_MAX_PRECISION {
+        true => DataType::Decimal128(precision, scale),
+        false => DataType::Decimal256(precision, scale),
     })
 }
 

@@ -13,7 +13,7 @@ mod rows;
 mod upsert;
 
 pub(crate) use assignments::is_default;
-pub(crate) use change::{delete, deleted_from, target, truncate, update};
+pub(crate) use change::{delete, deleted_from, parameters_of_change, target, truncate, update};
 pub(crate) use insert::{insert, parameters_of_insert};
 pub(crate) use kept::kept_form;
 pub(crate) use returning::{Returning, no_rows};

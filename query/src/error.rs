@@ -1,5 +1,7 @@
 //! DataFusion's errors as Cenote's: code, SQLSTATE, one thing to try.
 
+mod worded;
+
 use crate::structs::stars::Star;
 use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::SchemaError;
@@ -85,7 +87,7 @@ fn translate(error: &DataFusionError) -> Error {
         DataFusionError::NotImplemented(text) => Error::new(
             ErrorKind::Unsupported,
             "SQL-0301",
-            format!("cannot plan query: {}", first_line(text)),
+            format!("cannot plan query: {}", worded::without_values(first_line(text))),
         ),
         DataFusionError::Execution(text) => of_argument(from_text(text.clone())),
         other => from_text(other.strip_backtrace()),
@@ -129,7 +131,7 @@ fn from_arrow(text: String, arrow: &arrow::error::ArrowError) -> Error {
 }
 
 fn from_cast(text: &str) -> Error {
-    if let Some(error) = of_input(text) {
+    if let Some(error) = of_input(text).or_else(|| worded::out_of_range(text)) {
         return error;
     }
     let state = if text.contains("overflow") || text.contains("out of range") || text.contains("Can't cast value") {
@@ -162,6 +164,14 @@ fn from_schema(error: &SchemaError) -> Error {
             format!("column reference \"{}\" is ambiguous", field.name),
         ),
         SchemaError::FieldNotFound { field, valid_fields } => {
+            if let Some(relation) = &field.relation
+                && !valid_fields
+                    .iter()
+                    .filter_map(|valid| valid.relation.as_ref())
+                    .any(|known| known.table() == relation.table())
+            {
+                return worded::no_relation(relation.table());
+            }
             let near = valid_fields
                 .iter()
                 .map(|valid| (strsim::damerau_levenshtein(&valid.name, &field.name), valid))
@@ -189,15 +199,15 @@ fn from_schema(error: &SchemaError) -> Error {
 
 /// Errors that DataFusion tells only as text.
 fn from_text(text: String) -> Error {
-    if let Some(error) = worded(&text) {
+    if let Some(error) = worded::of(&text) {
         return error;
     }
     let text = first_line(&text);
     let text = text
         .trim_start_matches("Error during planning: ")
         .trim_start_matches("External error: ")
-        .trim_start_matches("Optimizer rule ")
-        .to_string();
+        .trim_start_matches("Optimizer rule ");
+    let text = worded::without_values(text);
     let lower = text.to_lowercase();
     let (code, state) = if lower.contains("regular expression did not compile") {
         ("EVAL-0005", "2201B")
@@ -224,36 +234,4 @@ fn from_text(text: String) -> Error {
         ("SQL-0300", "42000")
     };
     Error::new(ErrorKind::Invalid, code, text).sqlstate(state)
-}
-
-/// Errors of DataFusion that PostgreSQL words in another way.
-fn worded(text: &str) -> Option<Error> {
-    let between = |before: &str, after: &str| {
-        let (_, rest) = text.split_once(before)?;
-        rest.split_once(after).map(|(found, _)| found)
-    };
-    let invalid = |code, state, message: String| Some(Error::new(ErrorKind::Invalid, code, message).sqlstate(state));
-    if let Some(name) = between("Invalid function '", "'") {
-        let error = invalid("SQL-0305", "42883", format!("function {name} does not exist"))?;
-        let known = between("Did you mean '", "'");
-        return Some(near(error, name, known));
-    }
-    if text.contains("must appear in the GROUP BY clause") {
-        let column = between("column \"", "\"")?;
-        let rest = "must appear in the GROUP BY clause or be used in an aggregate function";
-        return invalid("SQL-0306", "42803", format!("column \"{column}\" {rest}"));
-    }
-    if text.contains("non-boolean predicate") {
-        let (_, is) = first_line(text).rsplit_once("returning ")?;
-        let is = is
-            .trim()
-            .parse()
-            .map_or(is.to_string(), |is| crate::types::type_name(&is).to_string());
-        let message = format!("argument of WHERE must be type boolean, not type {is}");
-        return invalid("SQL-0307", "42804", message);
-    }
-    if text.contains("The subquery should only return one column") {
-        return invalid("SQL-0300", "42601", "subquery must return only one column".to_string());
-    }
-    None
 }

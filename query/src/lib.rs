@@ -33,6 +33,7 @@ mod keys;
 mod lengths;
 mod literal;
 mod lower;
+mod misplaced;
 mod names;
 mod null_equality;
 mod operators;

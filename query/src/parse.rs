@@ -8,6 +8,7 @@
 //! Meaning: names, types and plans (`plan`, `ddl`, `dml`).
 
 mod continued;
+mod cursors;
 mod depth;
 mod dialect;
 mod inspect;
@@ -20,6 +21,7 @@ pub(crate) use dialect::Postgres;
 
 use crate::past::{self, Clause};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+pub(crate) use cursors::{CursorStatement, Declaration, Direction};
 use datafusion::sql::sqlparser::ast::{ExprWithAlias, ObjectName, Statement as Ast};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -66,6 +68,25 @@ impl Statement {
         }
     }
 
+    /// What it does with a cursor, as its command tag tells it; `None`: nothing.
+    pub fn cursor_verb(&self) -> Option<&'static str> {
+        match &*self.parsed {
+            Parsed::Cursor(CursorStatement::Declare(_)) => Some("DECLARE CURSOR"),
+            Parsed::Cursor(CursorStatement::Fetch { moves: true, .. }) => Some("MOVE"),
+            Parsed::Cursor(CursorStatement::Fetch { .. }) => Some("FETCH"),
+            Parsed::Cursor(CursorStatement::Close(_)) => Some("CLOSE"),
+            _ => None,
+        }
+    }
+
+    /// The name of the cursor that it declares.
+    pub fn declared_cursor(&self) -> Option<&str> {
+        match &*self.parsed {
+            Parsed::Cursor(CursorStatement::Declare(declaration)) => Some(&declaration.name),
+            _ => None,
+        }
+    }
+
     /// Whether it gives rows and changes nothing.
     pub fn is_query(&self) -> bool {
         matches!(&*self.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Query(_)))
@@ -87,6 +108,8 @@ pub(crate) enum Parsed {
         if_exists: bool,
         cascade: bool,
     },
+    /// DECLARE, FETCH, MOVE, CLOSE.
+    Cursor(CursorStatement),
     /// A look into a view or its errors.
     Inspect(Inspection),
     /// `SUBSCRIBE TO name`.
@@ -213,6 +236,7 @@ fn parse_words(text: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -
             other => Err(Error::bug(format!("DROP SOURCE parsed as {other}"))),
         },
         ("subscribe", _) => parse_subscribe(text, tokens),
+        ("declare" | "fetch" | "move" | "close", _) => cursors::parse(text, tokens).map(Parsed::Cursor),
         ("verify", _) | ("show", "errors") => inspect::parse(text, tokens).map(Parsed::Inspect),
         ("explain", "materialized") => inspect::parse(text, tokens).map(Parsed::Inspect),
         ("explain", "analyze") if word(2) == "materialized" => inspect::parse(text, tokens).map(Parsed::Inspect),

@@ -231,6 +231,7 @@ impl ReadView {
         crate::names::name_outputs(&mut ast);
         crate::synonyms::replace(&mut ast)?;
         let touches = pg_catalog::is_touched(&ast);
+        crate::misplaced::check(&ast, state)?;
         if !touches {
             check_references(&ast, self)?;
         }
@@ -461,8 +462,14 @@ pub(crate) fn bind(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<Logi
         Ok(datafusion::common::metadata::ScalarAndMetadata::new(value, None))
     });
     let values = values.collect::<Result<Vec<_>>>()?;
-    plan.with_param_values(ParamValues::List(values))
-        .map_err(from_datafusion)
+    let is_array = |value: &ScalarValue| matches!(value, ScalarValue::List(_));
+    let plan = plan
+        .with_param_values(ParamValues::List(values))
+        .map_err(from_datafusion)?;
+    match parameters.iter().any(is_array) {
+        true => crate::arrays::with_decimals_alike(plan).map_err(from_datafusion),
+        false => Ok(plan),
+    }
 }
 
 impl Database {

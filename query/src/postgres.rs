@@ -2,7 +2,7 @@
 //!
 //! - A difference of dates is INTEGER; `nullif` has its first argument's type; texts are of one type.
 //! - The columns of a UNION have the type that its branches are coerced to, before they are.
-//! - A parameter that is cast is of the type it is cast to.
+//! - A parameter that is cast is of the type it is cast to; others are of the type that their place tells ([`parameters`]).
 //! - A cast of a number literal is a literal: functions such as `round` look for one to know their result's type.
 //! - NUMERIC literals become floats by their digits, rounded once.
 //! - Text literals that are cast are read in the input form of that type.
@@ -13,6 +13,7 @@
 
 mod mixed;
 mod outers;
+mod parameters;
 pub(crate) mod patterns;
 pub(crate) mod sets;
 
@@ -49,7 +50,7 @@ pub(crate) fn apply_rules(plan: LogicalPlan) -> Result<LogicalPlan> {
     let plan = plan
         .transform_up_with_subqueries(|node| sets::of_columns(node, false))?
         .data;
-    typed(plan)
+    typed(parameters::typed(plan)?)
 }
 
 /// The rules from the tables upwards, and from a query to the subqueries that take its columns.

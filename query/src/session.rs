@@ -1,10 +1,12 @@
 //! One client's session: settings, open transaction, statements.
 
 mod commitment;
+mod cursors;
 mod definitions;
 mod describe;
 mod inspect;
 mod run;
+mod savepoints;
 mod settings;
 mod timeout;
 mod transactions;
@@ -27,7 +29,7 @@ use arrow::util::display::FormatOptions;
 use cenote_statestore::{Epoch, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{CloseCursor, Delete, Insert, Statement as Ast, Update};
+use datafusion::sql::sqlparser::ast::{Delete, Insert, Statement as Ast, Update};
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,6 +66,9 @@ pub struct Session {
     last_epoch: Epoch,
     last_read: Option<Epoch>,
     copied: crate::copy::Copied,
+    cursors: cursors::Cursors,
+    /// Savepoints of the open transaction, oldest first.
+    savepoints: Vec<savepoints::Savepoint>,
     /// A statement runs; still set when the next one comes if that one was broken off.
     running: bool,
     commitment: Arc<Commitment>,
@@ -81,6 +86,8 @@ impl Session {
             last_epoch: Epoch::ZERO,
             last_read: None,
             copied: Default::default(),
+            cursors: Default::default(),
+            savepoints: Vec::new(),
             running: false,
             commitment: Arc::default(),
         }
@@ -119,6 +126,10 @@ impl Session {
         let ends = matches!(&*statement.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Commit { .. } | Ast::Rollback { .. }));
         if self.transaction.as_ref().is_some_and(|transaction| transaction.failed) && !ends {
             return Err(failed_transaction());
+        }
+        if is_rollback(statement) {
+            // What was copied and not looked at yet goes too, and has no say any more.
+            self.copied.lock().clear();
         }
         let outcome = match self.take_copied() {
             Ok(()) => self.dispatch(statement, parameters).await,
@@ -169,6 +180,7 @@ impl Session {
                 self.drop_objects(names, "source", *if_exists, *cascade).await
             }
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
+            Parsed::Cursor(of) => self.cursor(statement, of, parameters).await,
             Parsed::Inspect(inspection) => self.inspect(inspection).await,
             Parsed::Show(words) => {
                 let rows = crate::show::rows(&self.database, words).await?;
@@ -195,18 +207,21 @@ impl Session {
             }
             Ast::Copy { .. } => crate::copy::start(self, ast).await,
             Ast::StartTransaction { modes, .. } => self.begin(modes),
-            Ast::Commit { .. } => self.commit().await,
-            Ast::Rollback { savepoint: None, .. } => Ok(self.rollback()),
+            Ast::Commit { chain, .. } => self.end_block(true, *chain).await,
+            Ast::Rollback { savepoint: None, chain } => self.end_block(false, *chain).await,
+            Ast::Rollback {
+                savepoint: Some(name), ..
+            } => self.rollback_to(name),
+            Ast::Savepoint { name } => self.savepoint(name),
+            Ast::ReleaseSavepoint { name } => self.release(name),
             Ast::Set(set) => self.set(set),
             Ast::Reset(reset) => self.reset(&reset.reset),
             Ast::Discard { .. } => {
                 self.settings = self.initial.clone();
+                self.cursors.clear();
                 Ok(command("DISCARD ALL"))
             }
-            // Neither cursors of SQL nor channels exist, so that none of them are left now.
-            Ast::Close {
-                cursor: CloseCursor::All,
-            } => Ok(command("CLOSE CURSOR ALL")),
+            // Channels do not exist, so that none of them are left now.
             Ast::UNLISTEN { .. } => Ok(command("UNLISTEN")),
             Ast::Deallocate { .. } => Ok(command("DEALLOCATE")),
             Ast::ShowVariable { variable } => self.show_setting(variable),
@@ -322,6 +337,10 @@ impl Session {
             _ => Err(unsupported("--changes of a statement that is not a query")),
         }
     }
+}
+
+fn is_rollback(statement: &Statement) -> bool {
+    matches!(&*statement.parsed, Parsed::Sql { ast, .. } if matches!(**ast, Ast::Rollback { .. }))
 }
 
 enum Change<'a> {

@@ -15,7 +15,8 @@ use arrow::compute::filter_record_batch;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::{Commit, RowKey};
 use cenote_statestore::{Error, ErrorKind, Lookup, Pin, Result, VersionedTable};
-use pending::{Pending, identities};
+pub(crate) use pending::Pending;
+use pending::identities;
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
@@ -36,6 +37,9 @@ pub(crate) enum ConflictRule {
     Retry,
 }
 
+/// What a transaction has changed, by table. Cheap to clone: rows are shared.
+pub(crate) type Writes = BTreeMap<CollectionId, Pending>;
+
 /// A transaction.
 pub(crate) struct Transaction {
     pub(crate) pin: Pin,
@@ -46,7 +50,7 @@ pub(crate) struct Transaction {
     pub(crate) repeats: bool,
     /// Whether it was begun to read only.
     pub(crate) only_reads: bool,
-    writes: BTreeMap<CollectionId, Pending>,
+    writes: Writes,
     next_row_id: i64,
 }
 
@@ -73,6 +77,15 @@ impl Transaction {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.writes.is_empty()
+    }
+
+    pub(crate) fn writes(&self) -> &Writes {
+        &self.writes
+    }
+
+    /// Goes back to changes that it had before. Row numbers given since are not given again.
+    pub(crate) fn back_to(&mut self, writes: Writes) {
+        self.writes = writes;
     }
 
     fn pending(&mut self, table: &Arc<Table>) -> Result<&mut Pending> {

@@ -378,6 +378,37 @@ def change_in_a_read_only_block(server):
         return pg_error(db, "INSERT INTO t VALUES (1)")
 
 
+def too_many_savepoints(server):
+    with server.connect() as db:
+        db.execute("BEGIN")
+        for _ in range(10):
+            db.execute(";".join(["SAVEPOINT s"] * 100))
+        return pg_error(db, "SAVEPOINT s")
+
+
+def too_many_cursors(server):
+    with server.connect() as db:
+        for number in range(256):
+            db.execute(f"DECLARE c{number} CURSOR WITH HOLD FOR SELECT 1")
+        return pg_error(db, "DECLARE more CURSOR WITH HOLD FOR SELECT 1")
+
+
+def failed_cursor(server):
+    with server.connect() as db:
+        db.execute("DECLARE c CURSOR WITH HOLD FOR SELECT 1 / x FROM (VALUES (0)) AS t(x)")
+        pg_error(db, "FETCH c")
+        return pg_error(db, "FETCH c")
+
+
+def cursor_in_use(server):
+    wire = Wire(server)
+    declare = "DECLARE c CURSOR WITH HOLD FOR SELECT x FROM generate_series(1, 100000) AS s(x)"
+    part = message(b"E", text("part") + struct.pack("!I", 1))
+    wire.send(parse("", declare), bind("", ""), execute(""), parse("", "FETCH ALL c"), bind("part", ""), part,
+              parse("", "FETCH 5 c"), bind("", ""), execute(""), SYNC)
+    return wire.error()
+
+
 def view_younger_than_the_epoch(server):
     server.sql("CREATE TABLE t (n INT)")
     epoch = server.sql("SELECT cenote_epoch()")[0][0]

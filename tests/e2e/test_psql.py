@@ -104,7 +104,8 @@ def test_l_dn_and_du_list_database_schemas_and_user(server):
     assert "Superuser" in server.psql("\\du\n")
 
 
-@pytest.mark.parametrize("command", ["\\d", "\\dt+", "\\di", "\\df", "\\dT", "\\dp", "\\db", "\\det", "\\dx", "\\dconfig", "\\d pg_class"])
+@pytest.mark.parametrize("command", ["\\d", "\\dt+", "\\di", "\\df", "\\dT", "\\dp", "\\db", "\\det", "\\dx", "\\dconfig", "\\d pg_class", "\\l+", "\\dd", "\\dO", "\\dO+",
+                                     "\\dL", "\\dF", "\\dFd", "\\dFp", "\\dFt", "\\dc"])
 def test_other_describe_commands_answer(server, name, command):
     server.psql(f"CREATE TABLE {name} (id INT PRIMARY KEY);")
     done = server.psql(f"{command}\n", check=False)

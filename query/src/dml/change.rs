@@ -11,12 +11,16 @@ use crate::names::{folded, quoted};
 use crate::plan::{ReadView, bind};
 use crate::transaction::Transaction;
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::DataType;
 use cenote_engine::is_row_numbered;
 use cenote_statestore::{Changes, Error, Result};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Delete, Expr, FromTable, TableFactor, TableWithJoins, Truncate, Update, UpdateTableFromKind,
+    Delete, Expr, FromTable, Statement as Ast, TableFactor, TableWithJoins, Truncate, Update, UpdateTableFromKind,
 };
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// UPDATE.
@@ -32,24 +36,9 @@ pub(crate) async fn update(
     let (table, alias) = target(view, &update.table)?;
     let returning = Returning::of(update.returning.as_ref(), &alias, update.from.is_some())?;
     let set = assigned(&table, &update.assignments)?;
-    let from = match &update.from {
-        None => String::new(),
-        Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => {
-            tables.iter().map(|table| format!(", {table}")).collect()
-        }
-    };
-    let values = set
-        .iter()
-        .enumerate()
-        .map(|(i, (_, sql))| format!(", ({sql}) AS \"set {i}\""));
-    let matching = Matching {
-        table: &table,
-        alias: &alias,
-        extra: values.collect(),
-        source: format!("{}{from}", update.table),
-        selection: update.selection.as_ref(),
-    };
-    let matched = matching.rows(view, parameters).await?;
+    let matched = Matching::of_update(&table, &alias, update, &set)
+        .rows(view, parameters)
+        .await?;
     let stored = stored_columns(&table)?;
     let width = stored.fields().len();
     let old = Changes::relabel(matched.project(&(0..width).collect::<Vec<_>>())?, stored.clone())?;
@@ -82,14 +71,7 @@ pub(crate) async fn delete(
     }
     let (table, alias) = target(view, deleted_from(delete)?)?;
     let returning = Returning::of(delete.returning.as_ref(), &alias, delete.using.is_some())?;
-    let using = delete.using.iter().flatten().map(|table| format!(", {table}"));
-    let matching = Matching {
-        table: &table,
-        alias: &alias,
-        extra: String::new(),
-        source: format!("{}{}", deleted_from(delete)?, using.collect::<String>()),
-        selection: delete.selection.as_ref(),
-    };
+    let matching = Matching::of_delete(&table, &alias, delete)?;
     let matched = matching.rows(view, parameters).await?;
     let old = Changes::relabel(matched, stored_columns(&table)?)?;
     let (count, none) = (old.num_rows(), old.slice(0, 0));
@@ -100,6 +82,23 @@ pub(crate) async fn delete(
         None => None,
     };
     Ok(Changed { count, returned })
+}
+
+/// Types of the parameters of an UPDATE or a DELETE, but those of its RETURNING.
+pub(crate) async fn parameters_of_change(view: &ReadView, ast: &Ast) -> Result<HashMap<String, Option<DataType>>> {
+    let (_, plan) = match ast {
+        Ast::Update(update) => {
+            let (table, alias) = target(view, &update.table)?;
+            let set = assigned(&table, &update.assignments)?;
+            Matching::of_update(&table, &alias, update, &set).plan(view).await?
+        }
+        Ast::Delete(delete) => {
+            let (table, alias) = target(view, deleted_from(delete)?)?;
+            Matching::of_delete(&table, &alias, delete)?.plan(view).await?
+        }
+        _ => return Err(Error::bug("no change of rows that are there")),
+    };
+    plan.get_parameter_types().map_err(crate::error::from_datafusion)
 }
 
 /// The table that a DELETE names.
@@ -150,9 +149,39 @@ struct Matching<'a> {
     selection: Option<&'a Expr>,
 }
 
-impl Matching<'_> {
-    /// Reads the rows, each once.
-    async fn rows(&self, view: &ReadView, parameters: &[ScalarValue]) -> Result<RecordBatch> {
+impl<'a> Matching<'a> {
+    fn of_update(table: &'a Arc<Table>, alias: &'a str, update: &'a Update, set: &[(usize, String)]) -> Matching<'a> {
+        let from = match &update.from {
+            None => String::new(),
+            Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => {
+                tables.iter().map(|table| format!(", {table}")).collect()
+            }
+        };
+        let values = set
+            .iter()
+            .enumerate()
+            .map(|(i, (_, sql))| format!(", ({sql}) AS \"set {i}\""));
+        Matching {
+            table,
+            alias,
+            extra: values.collect(),
+            source: format!("{}{from}", update.table),
+            selection: update.selection.as_ref(),
+        }
+    }
+
+    fn of_delete(table: &'a Arc<Table>, alias: &'a str, delete: &'a Delete) -> Result<Matching<'a>> {
+        let using = delete.using.iter().flatten().map(|table| format!(", {table}"));
+        Ok(Matching {
+            table,
+            alias,
+            extra: String::new(),
+            source: format!("{}{}", deleted_from(delete)?, using.collect::<String>()),
+            selection: delete.selection.as_ref(),
+        })
+    }
+
+    async fn plan(&self, view: &ReadView) -> Result<(SessionState, LogicalPlan)> {
         let view = ReadView {
             row_ids_of: Some(self.table.definition.id),
             ..view.clone()
@@ -171,6 +200,12 @@ impl Matching<'_> {
         };
         let state = view.state();
         let plan = view.plan(&state, ast).await.map_err(Error::unplaced)?;
+        Ok((state, plan))
+    }
+
+    /// Reads the rows, each once.
+    async fn rows(&self, view: &ReadView, parameters: &[ScalarValue]) -> Result<RecordBatch> {
+        let (state, plan) = self.plan(view).await?;
         let rows = run(&state, bind(plan, parameters)?).await?;
         first_of_each(rows, self.table)
     }

@@ -6,6 +6,7 @@
 //! It is the last step before operators are made: no rule of the optimiser sees it, or turns it back.
 
 mod hoist;
+mod recursion;
 
 use crate::fallible::can_fail;
 use async_trait::async_trait;
@@ -42,6 +43,7 @@ impl QueryPlanner for OrderedPlanning {
 fn of_node(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match node {
         LogicalPlan::Join(_) => with_cases(node),
+        LogicalPlan::RecursiveQuery(query) => recursion::plain(query),
         LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => hoist::hoisted(node),
         other => Ok(Transformed::no(other)),
     }

@@ -94,10 +94,14 @@ fn entries() -> Vec<Entry> {
         ("has_sequence_privilege", &[2, 3], Boolean, yes),
         ("has_table_privilege", &[2, 3], Boolean, yes),
         ("has_type_privilege", &[2, 3], Boolean, yes),
+        ("getdatabaseencoding", &[0], Utf8, database_encoding),
         ("obj_description", &[1, 2], Utf8, null_text),
         ("pg_advisory_unlock_all", &[0], Utf8, null_text),
         ("pg_backend_pid", &[0], Int32, backend_pid),
         ("pg_char_to_encoding", &[1], Int32, encoding_number),
+        ("pg_collation_is_visible", &[1], Boolean, yes),
+        ("pg_conversion_is_visible", &[1], Boolean, yes),
+        ("pg_database_size", &[1], Int64, unknown_size),
         ("pg_encoding_to_char", &[1], Utf8, encoding_name),
         ("pg_function_is_visible", &[1], Boolean, yes),
         ("pg_get_constraintdef", &[1, 2], Utf8, constraint_definition),
@@ -115,13 +119,19 @@ fn entries() -> Vec<Entry> {
         ("pg_my_temp_schema", &[0], Int32, zero),
         ("pg_opclass_is_visible", &[1], Boolean, yes),
         ("pg_operator_is_visible", &[1], Boolean, yes),
+        ("pg_opfamily_is_visible", &[1], Boolean, yes),
         ("pg_relation_is_publishable", &[1], Boolean, no),
         ("pg_relation_size", &[1, 2], Int64, relation_size),
         ("pg_size_pretty", &[1], Utf8, pretty_size),
+        ("pg_statistics_obj_is_visible", &[1], Boolean, yes),
         ("pg_table_is_visible", &[1], Boolean, table_is_visible),
         ("pg_table_size", &[1], Int64, relation_size),
         ("pg_tablespace_location", &[1], Utf8, null_text),
         ("pg_total_relation_size", &[1], Int64, relation_size),
+        ("pg_ts_config_is_visible", &[1], Boolean, yes),
+        ("pg_ts_dict_is_visible", &[1], Boolean, yes),
+        ("pg_ts_parser_is_visible", &[1], Boolean, yes),
+        ("pg_ts_template_is_visible", &[1], Boolean, yes),
         ("pg_type_is_visible", &[1], Boolean, yes),
         ("session_user", &[0], Utf8, user),
         ("shobj_description", &[2], Utf8, null_text),
@@ -230,6 +240,15 @@ fn repeated(value: &str, rows: usize) -> Result<ArrayRef> {
 
 fn null_text(_: &SystemCatalog, _: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     Ok(new_null_array(&DataType::Utf8, rows))
+}
+
+/// Sizes that nobody adds up: NULL, as PostgreSQL tells of what it cannot measure.
+fn unknown_size(_: &SystemCatalog, _: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    Ok(new_null_array(&DataType::Int64, rows))
+}
+
+fn database_encoding(_: &SystemCatalog, _: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
+    Ok(Arc::new(StringArray::from(vec!["UTF8"; rows])))
 }
 
 fn first_text(_: &SystemCatalog, arguments: &[ArrayRef], _: usize) -> Result<ArrayRef> {

@@ -75,7 +75,12 @@ fn typed(schema: &SchemaRef) -> SchemaRef {
             LETTERS.contains(&field.name().as_str()).then_some("char")
         };
         let metadata = named.map(|named| (TYPE_KEY.to_string(), named.to_string()));
-        Field::new(field.name(), field.data_type().clone(), true).with_metadata(metadata.into_iter().collect())
+        // The library is of a version after ours, which renamed it.
+        let name = match field.name().as_str() {
+            "colllocale" => "colliculocale",
+            name => name,
+        };
+        Field::new(name, field.data_type().clone(), true).with_metadata(metadata.into_iter().collect())
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -5,6 +5,7 @@
 
 mod empty;
 mod scalar;
+mod tableoid;
 
 use crate::pg_catalog::views;
 use crate::walk;
@@ -32,6 +33,7 @@ pub(crate) fn rewrite(statement: &mut Statement) {
         *statement = rule.rewrite(statement.clone());
     }
     let _ = walk::change(statement, &mut Names);
+    tableoid::put(statement);
     empty::skip_rows_of_empty_tables(statement);
     let _ = walk::change(statement, &mut Expressions);
     scalar::join_scalar_subqueries(statement);

@@ -3,10 +3,10 @@
 use super::{Description, Session, shown_schema, text_column};
 use crate::dml::Returning;
 use crate::error::from_datafusion;
-use crate::parse::{Parsed, Statement};
+use crate::parse::{CursorStatement, Parsed, Statement};
 use arrow::datatypes::{DataType, SchemaRef};
-use cenote_statestore::Result;
 use cenote_statestore::forms::record;
+use cenote_statestore::{Epoch, Error, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
@@ -18,6 +18,9 @@ impl Session {
     /// # Arguments
     /// - `hints`: parameter types given by the client; `None` where it leaves the choice to us.
     pub async fn describe(&mut self, statement: &Statement, hints: &[Option<DataType>]) -> Result<Description> {
+        if let Parsed::Cursor(of) = &*statement.parsed {
+            return self.describe_cursor(of, hints).await;
+        }
         let Parsed::Sql { ast, as_of } = &*statement.parsed else {
             let columns = self.columns_of_own(&statement.parsed)?;
             return Ok(Description {
@@ -26,15 +29,7 @@ impl Session {
             });
         };
         match ast.as_ref() {
-            Ast::Query(_) => {
-                let view = self.read_view(*as_of).await?.with_named(ast).await?;
-                let state = view.state();
-                let plan = view.plan(&state, ast).await?;
-                let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
-                let columns = Some(shown_schema(coerced(&state, plan).schema().as_arrow()));
-                let parameters = parameter_types(&inferred, hints);
-                Ok(Description { parameters, columns })
-            }
+            Ast::Query(_) => self.describe_query(ast, *as_of, hints).await,
             Ast::Insert(insert) => {
                 let view = self.read_view(*as_of).await?.with_named(ast).await?;
                 let (inferred, returned) = crate::dml::parameters_of_insert(&view, insert).await?;
@@ -42,10 +37,7 @@ impl Session {
                 let parameters = parameter_types(&inferred, hints);
                 Ok(Description { parameters, columns })
             }
-            Ast::Update(_) | Ast::Delete(_) => Ok(Description {
-                columns: self.columns_of_change(ast).await?,
-                parameters: self.guess_types(&statement.text, hints),
-            }),
+            Ast::Update(_) | Ast::Delete(_) => self.describe_change(statement, ast, hints).await,
             Ast::ShowVariable { .. } => Ok(Description {
                 parameters: Vec::new(),
                 columns: Some(text_column("setting")),
@@ -61,8 +53,63 @@ impl Session {
         }
     }
 
-    /// Columns of the RETURNING of an UPDATE or a DELETE.
-    async fn columns_of_change(&self, ast: &Ast) -> Result<Option<SchemaRef>> {
+    async fn describe_query(
+        &mut self,
+        ast: &Ast,
+        as_of: Option<Epoch>,
+        hints: &[Option<DataType>],
+    ) -> Result<Description> {
+        let view = self.read_view(as_of).await?.with_named(ast).await?;
+        let state = view.state();
+        let plan = view.plan(&state, ast).await?;
+        let inferred = plan.get_parameter_types().map_err(from_datafusion)?;
+        let columns = Some(shown_schema(coerced(&state, plan).schema().as_arrow()));
+        let parameters = parameter_types(&inferred, hints);
+        Ok(Description { parameters, columns })
+    }
+
+    async fn describe_cursor(&mut self, of: &CursorStatement, hints: &[Option<DataType>]) -> Result<Description> {
+        let (parameters, columns) = match of {
+            CursorStatement::Declare(declaration) => match &*declaration.query {
+                Parsed::Sql { ast, as_of } => (self.describe_query(ast, *as_of, hints).await?.parameters, None),
+                _ => return Err(Error::bug("a cursor that is not for a query")),
+            },
+            CursorStatement::Fetch { name, moves: false, .. } => (Vec::new(), self.cursor_columns(name)),
+            CursorStatement::Fetch { .. } | CursorStatement::Close(_) => (Vec::new(), None),
+        };
+        Ok(Description { parameters, columns })
+    }
+
+    async fn describe_change(
+        &self,
+        statement: &Statement,
+        ast: &Ast,
+        hints: &[Option<DataType>],
+    ) -> Result<Description> {
+        let returning = self.plan_of_returning(ast).await?;
+        if statement.parameters_len() == 0 {
+            return Ok(Description {
+                parameters: parameter_types(&HashMap::new(), hints),
+                columns: returning.map(|(columns, _)| columns),
+            });
+        }
+        let view = self.read_view(None).await?.with_named(ast).await?;
+        let mut inferred = crate::dml::parameters_of_change(&view, ast).await?;
+        let mut columns = None;
+        if let Some((returned, plan)) = returning {
+            let of_returning = plan.get_parameter_types().map_err(from_datafusion)?;
+            for (name, data_type) in of_returning {
+                let known = inferred.entry(name).or_default();
+                *known = known.take().or(data_type);
+            }
+            columns = Some(returned);
+        }
+        let parameters = parameter_types(&inferred, hints);
+        Ok(Description { parameters, columns })
+    }
+
+    /// The RETURNING of an UPDATE or a DELETE, and its columns.
+    async fn plan_of_returning(&self, ast: &Ast) -> Result<Option<(SchemaRef, LogicalPlan)>> {
         let (table, returning, has_others) = match ast {
             Ast::Update(update) => (&update.table, update.returning.as_ref(), update.from.is_some()),
             Ast::Delete(delete) => {
@@ -80,7 +127,8 @@ impl Session {
             return Ok(None);
         };
         let (_, plan) = returning.plan(&view, crate::dml::no_rows(&table)).await?;
-        Ok(Some(shown_schema(coerced(&view.state(), plan).schema().as_arrow())))
+        let columns = shown_schema(coerced(&view.state(), plan.clone()).schema().as_arrow());
+        Ok(Some((columns, plan)))
     }
 
     fn columns_of_own(&self, parsed: &Parsed) -> Result<Option<SchemaRef>> {
@@ -93,17 +141,6 @@ impl Session {
             }
             _ => Ok(None),
         }
-    }
-
-    /// Parameter types of UPDATE and DELETE: the client's, else text, which is cast where it is used.
-    fn guess_types(&self, text: &str, hints: &[Option<DataType>]) -> Vec<DataType> {
-        let highest = (1..=64)
-            .rev()
-            .find(|number| text.contains(&format!("${number}")))
-            .unwrap_or(0);
-        (0..highest.max(hints.len()))
-            .map(|i| hints.get(i).cloned().flatten().unwrap_or(DataType::Utf8))
-            .collect()
     }
 }
 

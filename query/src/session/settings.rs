@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the end of a transaction does to the settings.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Scope {
     /// The settings that the transaction began with; `None`: none is open.
     before: Option<Arc<BTreeMap<String, String>>>,
@@ -105,8 +105,11 @@ impl Session {
         self.scope.before.get_or_insert_with(|| self.settings.clone());
     }
 
-    /// Gives back what a transaction set for itself; all that it set if it was rolled back.
+    /// Ends what lasts as long as a transaction: its savepoints, its cursors, what it set for itself, and all that it
+    /// set if it was rolled back.
     pub(super) fn close_scope(&mut self, committed: bool) {
+        self.savepoints.clear();
+        self.cursors.end_transaction(committed);
         let Scope { before, local } = std::mem::take(&mut self.scope);
         if let (Some(before), false) = (before, committed) {
             self.settings = before;

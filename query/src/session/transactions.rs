@@ -177,7 +177,29 @@ impl Session {
         }
     }
 
-    pub(super) async fn commit(&mut self) -> Result<Outcome> {
+    /// COMMIT or ROLLBACK; AND CHAIN begins the next block at once, of the same kind.
+    pub(super) async fn end_block(&mut self, commits: bool, chains: bool) -> Result<Outcome> {
+        let open = self.transaction.as_ref().filter(|transaction| !transaction.implicit);
+        let only_reads = open.map(|transaction| transaction.only_reads);
+        if chains && only_reads.is_none() {
+            let verb = if commits { "COMMIT" } else { "ROLLBACK" };
+            return Err(no_block(&format!("{verb} AND CHAIN")).attempt("BEGIN first"));
+        }
+        let outcome = match commits {
+            true => self.commit().await?,
+            false => self.rollback(),
+        };
+        if let Some(only_reads) = only_reads.filter(|_| chains) {
+            self.begin(&[])?;
+            let transaction = self.transaction.as_mut();
+            transaction
+                .ok_or_else(|| Error::bug("BEGIN without a block"))?
+                .only_reads = only_reads;
+        }
+        Ok(outcome)
+    }
+
+    async fn commit(&mut self) -> Result<Outcome> {
         match self.transaction.take() {
             None => Ok(Outcome::Command {
                 tag: "COMMIT".into(),
@@ -195,7 +217,7 @@ impl Session {
         }
     }
 
-    pub(super) fn rollback(&mut self) -> Outcome {
+    fn rollback(&mut self) -> Outcome {
         self.close_scope(false);
         match self.transaction.take() {
             Some(_) => command("ROLLBACK"),
@@ -247,6 +269,12 @@ impl Session {
             }
         }
     }
+}
+
+/// The error of a statement that means nothing outside a transaction block.
+pub(super) fn no_block(what: &str) -> Error {
+    let message = format!("{what} can only be used in transaction blocks");
+    Error::new(ErrorKind::Invalid, "SQL-0411", message).sqlstate("25P01")
 }
 
 /// What the modes of a transaction ask for: whether it only reads; `None`: they do not say.

@@ -18,7 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Changes to one table.
-pub(super) struct Pending {
+#[derive(Clone)]
+pub(crate) struct Pending {
     versioned: Arc<VersionedTable>,
     keys: Vec<RowKey>,
     deletes: RecordBatch,

@@ -40,6 +40,7 @@ struct Wanted {
 impl Wanted {
     /// Reads a query string. A name in double quotes is always a column's.
     fn parse(query: Option<&str>) -> Result<Wanted, ApiError> {
+        parameters::check_utf8(query)?;
         let read = KeyQuery::parse(query).map_err(|Both(columns)| {
             ApiError::invalid("HTTP-0011", "cannot look up: both `key` and columns are given")
                 .fact("columns", columns.join(", "))

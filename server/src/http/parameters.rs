@@ -46,6 +46,7 @@ impl<'a> Parameters<'a> {
     /// # Errors
     /// 400: a parameter that is not in `allowed`, or one given twice.
     pub fn parse(query: Option<&'a str>, allowed: &[Parameter]) -> Result<Parameters<'a>, ApiError> {
+        check_utf8(query)?;
         let mut found: Vec<(Cow<'a, str>, Cow<'a, str>)> = Vec::new();
         for (name, value) in pairs(query) {
             if !allowed.iter().any(|parameter| parameter.name == name) {
@@ -106,6 +107,35 @@ pub fn parse_numbers(text: &str) -> Result<Numbers, ApiError> {
         "string" => Ok(Numbers::Exact),
         _ => Err(bad_value(NUMBERS.name, text, "raw or string")),
     }
+}
+
+/// Refuses a query string that is no text: unescaping would put other characters in the place of its bytes.
+///
+/// # Errors
+/// 400: an escape that is no UTF-8.
+pub fn check_utf8(query: Option<&str>) -> Result<(), ApiError> {
+    let (mut bytes, mut rest) = (Vec::new(), query.unwrap_or("").as_bytes());
+    while let [first, behind @ ..] = rest {
+        let escaped = match (first, behind) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
+            _ => None,
+        };
+        bytes.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let message = format!("cannot read the parameters in the address: {error}");
+            Err(ApiError::invalid("HTTP-0002", message).attempt("percent-encode them as UTF-8"))
+        }
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// The pairs of a query string, unescaped.

@@ -98,6 +98,7 @@ pub async fn sql(State(app): State<App>, RawQuery(query): RawQuery, headers: Hea
         );
     }
     check_parameters(&statements, &request.parameters)?;
+    check_cursors(&statements)?;
     match (statements.as_slice(), request.arrow) {
         ([statement], true) => run_arrow(&app, session, statement, &request).await,
         (_, true) => Err(ApiError::invalid(
@@ -124,16 +125,31 @@ async fn run_all(app: &App, session: &mut Session, statements: &[Statement], req
     Ok(respond::json(StatusCode::OK, Some(epoch), body))
 }
 
-/// Refuses parameters that the statement does not have.
+/// Refuses parameters of another number than the statement has.
 fn check_parameters(statements: &[Statement], parameters: &[ScalarValue]) -> Result<(), ApiError> {
-    let known = statements.first().map_or(0, Statement::parameters_len);
-    if parameters.len() <= known {
+    let known = statements.iter().map(Statement::parameters_len).max().unwrap_or(0);
+    if parameters.len() == known {
         return Ok(());
     }
-    let message = "cannot bind `params` of the request's body: the statement has fewer parameters";
+    let (than, attempt) = match parameters.len() < known {
+        true => ("more", "give a value for each of $1, $2 ..."),
+        false => ("fewer", "write $1, $2 ... where they belong"),
+    };
+    let message = format!("cannot bind `params` of the request's body: the statement has {than} parameters");
     let error = Error::new(ErrorKind::Invalid, "HTTP-0006", message).sqlstate("08P01");
     let error = error.fact("params", parameters.len()).fact("parameters", known);
-    Err(error.attempt("write $1, $2 ... where they belong").into())
+    Err(error.attempt(attempt).into())
+}
+
+/// Refuses cursors, which would end with the request that declares them.
+fn check_cursors(statements: &[Statement]) -> Result<(), ApiError> {
+    let Some(verb) = statements.iter().find_map(Statement::cursor_verb) else {
+        return Ok(());
+    };
+    let message = format!("cannot run {verb} over HTTP: a request has no session that a cursor could live in");
+    let error = Error::new(ErrorKind::Unsupported, "HTTP-0022", message);
+    let attempt = "read with LIMIT, or as a stream with `Accept: application/vnd.apache.arrow.stream`";
+    Err(ApiError::of_statement(error.attempt(attempt)))
 }
 
 /// Refuses a request that leaves a transaction block open, which ends with the request and is rolled back.

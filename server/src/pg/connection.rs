@@ -230,7 +230,9 @@ impl Connection {
                 Ok(())
             }
             Message::Close(Target::Portal, name) => {
-                self.portals.remove(&name);
+                if self.portals.remove(&name).is_none() {
+                    self.session.close_cursor(&name);
+                }
                 self.wire.output.close_complete();
                 Ok(())
             }

@@ -32,6 +32,11 @@ fn no_portal(name: &str) -> Failure {
     invalid("34000", "PG-0017", format!("portal \"{name}\" does not exist"))
 }
 
+/// The error of a name that a portal or a cursor has already: they share theirs.
+pub(super) fn portal_exists(name: &str) -> Failure {
+    invalid("42P03", "PG-0022", format!("portal \"{name}\" already exists"))
+}
+
 fn no_statement(name: &str) -> Failure {
     let message = match name {
         "" => "unnamed prepared statement does not exist".to_string(),
@@ -119,26 +124,27 @@ impl Connection {
             .iter()
             .map(|code| ColumnFormat::of(*code))
             .collect::<Result<_, Error>>()?;
-        let columns = prepared.columns.as_ref().map_or(0, |columns| columns.fields().len());
-        if formats.len() > 1 && formats.len() != columns {
+        // A cursor of that name may be another one than when the FETCH was prepared.
+        let fetched = prepared.statement.as_ref();
+        let fetched = fetched.and_then(|statement| self.session.fetched_columns(statement));
+        let columns = fetched.or_else(|| prepared.columns.clone());
+        let width = columns.as_ref().map_or(0, |columns| columns.fields().len());
+        if formats.len() > 1 && formats.len() != width {
             let count = formats.len();
             return Err(violation(format!(
-                "bind message has {count} result formats but query has {columns} columns"
+                "bind message has {count} result formats but query has {width} columns"
             ))
             .into());
         }
-        if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
-            return Err(invalid(
-                "42P03",
-                "PG-0022",
-                format!("portal \"{}\" already exists", bind.portal),
-            ));
+        let is_cursor = self.session.cursor_columns(&bind.portal).is_some();
+        if !bind.portal.is_empty() && (is_cursor || self.portals.contains_key(&bind.portal)) {
+            return Err(portal_exists(&bind.portal));
         }
         let portal = Portal {
             statement: prepared.statement.clone(),
             parameters,
             formats,
-            columns: prepared.columns.clone(),
+            columns,
             state: PortalState::Ready,
         };
         self.check_room(self.portals.len(), "portal")?;
@@ -162,10 +168,13 @@ impl Connection {
 
     /// Describes a portal: its columns in the formats that were bound.
     pub(super) fn describe_portal(&mut self, name: &str) -> Result<(), Failure> {
-        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-        match &portal.columns {
-            Some(columns) => rows::describe(&mut self.wire, columns, &portal.formats),
-            None => self.wire.output.no_data(),
+        match (self.portals.get(name), self.session.cursor_columns(name)) {
+            (Some(portal), _) => match &portal.columns {
+                Some(columns) => rows::describe(&mut self.wire, columns, &portal.formats),
+                None => self.wire.output.no_data(),
+            },
+            (None, Some(columns)) => rows::describe(&mut self.wire, &columns, &[]),
+            (None, None) => return Err(no_portal(name)),
         }
         Ok(())
     }
@@ -173,10 +182,31 @@ impl Connection {
     /// Runs a portal up to `rows_max` rows; 0: to its end.
     pub(super) async fn execute(&mut self, name: &str, rows_max: i32) -> Result<(), Failure> {
         // Taken out while it runs: a portal that failed does not come back.
-        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let Some(mut portal) = self.portals.remove(name) else {
+            return self.execute_cursor(name, rows_max).await;
+        };
         self.run_portal(name, &mut portal, rows_max).await?;
         self.portals.insert(name.to_string(), portal);
         Ok(())
+    }
+
+    /// Runs the portal that a cursor is: fetches from it, in text format.
+    async fn execute_cursor(&mut self, name: &str, rows_max: i32) -> Result<(), Failure> {
+        let columns = self.session.cursor_columns(name).ok_or_else(|| no_portal(name))?;
+        let count = if rows_max > 0 {
+            rows_max.to_string()
+        } else {
+            "ALL".into()
+        };
+        let fetch = format!("FETCH FORWARD {count} FROM \"{}\"", name.replace('"', "\"\""));
+        let mut portal = Portal {
+            statement: self.session.parse(&fetch)?.pop(),
+            parameters: Vec::new(),
+            formats: Vec::new(),
+            columns: Some(columns),
+            state: PortalState::Ready,
+        };
+        self.run_portal(name, &mut portal, rows_max).await
     }
 
     async fn run_portal(&mut self, name: &str, portal: &mut Portal, rows_max: i32) -> Result<(), Failure> {

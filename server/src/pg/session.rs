@@ -2,7 +2,7 @@
 
 use cenote_query::{Commitment, Database, Description, Outcome, TransactionStatus};
 use cenote_statestore::Result;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
@@ -24,6 +24,15 @@ impl Statement {
             Statement::Database(statement) => statement.text(),
             #[cfg(test)]
             Statement::Script(text) => text,
+        }
+    }
+
+    /// The name of the cursor that it declares.
+    pub(super) fn declared_cursor(&self) -> Option<&str> {
+        match self {
+            Statement::Database(statement) => statement.declared_cursor(),
+            #[cfg(test)]
+            Statement::Script(_) => None,
         }
     }
 }
@@ -98,6 +107,38 @@ impl Session {
             Session::Database(session) => session.commitment(),
             #[cfg(test)]
             Session::Script(_) => Arc::default(),
+        }
+    }
+
+    pub(super) fn cursor_columns(&self, name: &str) -> Option<SchemaRef> {
+        match self {
+            Session::Database(session) => session.cursor_columns(name),
+            #[cfg(test)]
+            Session::Script(_) => None,
+        }
+    }
+
+    pub(super) fn close_cursor(&mut self, name: &str) -> bool {
+        match self {
+            Session::Database(session) => session.close_cursor(name),
+            #[cfg(test)]
+            Session::Script(_) => false,
+        }
+    }
+
+    pub(super) fn fetched_columns(&self, statement: &Statement) -> Option<SchemaRef> {
+        match (self, statement) {
+            (Session::Database(session), Statement::Database(statement)) => session.fetched_columns(statement),
+            #[cfg(test)]
+            _ => None,
+        }
+    }
+
+    pub(super) fn sends_binary(&self, statement: &Statement) -> bool {
+        match (self, statement) {
+            (Session::Database(session), Statement::Database(statement)) => session.sends_binary(statement),
+            #[cfg(test)]
+            _ => false,
         }
     }
 

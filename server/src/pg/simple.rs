@@ -2,8 +2,8 @@
 
 use super::connection::Connection;
 use super::copy;
-use super::extended::Deallocate;
-use super::rows::{self, RowSource};
+use super::extended::{Deallocate, portal_exists};
+use super::rows::{self, ColumnFormat, RowSource};
 use super::session::Statement;
 use super::signals::Failure;
 use super::subscription;
@@ -81,6 +81,10 @@ impl Connection {
     }
 
     async fn run_simple(&mut self, statement: &Statement) -> Result<Completion, Failure> {
+        let formats: &[ColumnFormat] = match self.session.sends_binary(statement) {
+            true => &[ColumnFormat::Binary],
+            false => &[],
+        };
         match self.start(statement, &[]).await? {
             Outcome::Rows(rows) => {
                 let mut source = RowSource::new(rows);
@@ -88,9 +92,9 @@ impl Connection {
                     subscription::send(&mut source, &mut self.wire, &mut self.signals, &self.style).await?;
                     return Ok(Completion::Tag(source.tag(0)));
                 }
-                rows::describe(&mut self.wire, &source.schema, &[]);
+                rows::describe(&mut self.wire, &source.schema, formats);
                 let sent = source
-                    .send(&mut self.wire, &mut self.signals, &[], &self.style, u64::MAX)
+                    .send(&mut self.wire, &mut self.signals, formats, &self.style, u64::MAX)
                     .await?;
                 Ok(Completion::Tag(source.tag(sent.rows)))
             }
@@ -113,6 +117,11 @@ impl Connection {
                 tag,
                 notices: Vec::new(),
             });
+        }
+        if let Some(name) = statement.declared_cursor()
+            && self.portals.contains_key(name)
+        {
+            return Err(portal_exists(name));
         }
         let commitment = self.session.commitment();
         let running = self.session.execute(statement, parameters);
