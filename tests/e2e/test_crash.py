@@ -259,6 +259,13 @@ def test_damage_at_the_end_of_a_log_that_was_closed_is_no_torn_tail(tmp_path, ba
     data = bytearray(target.read_bytes())
     data[len(data.rstrip(b"\x00")) - back] ^= 0x01
     target.write_bytes(bytes(data))
+    if back < 20:  # the mark itself, behind which nothing is missing
+        whole = Server(data_dir=tmp_path / "data", ready_timeout=20)
+        try:
+            assert whole.sql("SELECT n FROM t") == [(1,)]
+        finally:
+            whole.close()
+        return
     with pytest.raises(RuntimeError) as raised:
         Server(data_dir=tmp_path / "data", ready_timeout=20).close()
     assert target.name in str(raised.value) and "at byte" in str(raised.value)
