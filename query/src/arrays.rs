@@ -6,7 +6,8 @@
 //! # Not here
 //! Slices are refused. `unnest` and `ARRAY[...]` are DataFusion's.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array, new_null_array};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -70,6 +71,17 @@ pub(crate) fn of_call(scalar: &ScalarFunction) -> Result<Expr> {
         }
         _ => Expr::ScalarFunction(scalar.clone()),
     })
+}
+
+/// An array, or one whose only element is NULL where it has none.
+pub(crate) fn or_one_null(array: Expr, data_type: &DataType) -> Result<Expr> {
+    let DataType::List(item) = data_type else {
+        return Ok(array);
+    };
+    let element = new_null_array(item.data_type(), 1);
+    let one = ListArray::try_new(item.clone(), OffsetBuffer::from_lengths([1]), element, None)?;
+    let length = call(Function::Length, DataType::Int32, vec![array.clone(), lit(1i32)]);
+    when(length.is_null(), lit(ScalarValue::List(Arc::new(one)))).otherwise(array)
 }
 
 fn call(function: Function, returns: DataType, arguments: Vec<Expr>) -> Expr {
