@@ -6,6 +6,10 @@
 //!
 //! Casts get PostgreSQL's rules ([`crate::casts`]) here too, as coercion may have added some.
 
+mod negated;
+
+pub(crate) use negated::{is_negated_here, negative};
+
 use crate::casts::converted;
 use crate::types::NUMERIC_DIGITS_MAX;
 use arrow::array::{Array, ArrayRef, AsArray, Datum, Decimal128Array, Float64Array};

@@ -6,7 +6,8 @@
 //! # Not here
 //! Slices are refused. `unnest` and `ARRAY[...]` are DataFusion's.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array, new_null_array};
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, Int64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -131,6 +132,17 @@ fn common_decimal(one: &DataType, other: &DataType) -> Option<DataType> {
         true => DataType::Decimal128(precision, scale),
         false => DataType::Decimal256(precision, scale),
     })
+}
+
+/// An array, or one whose only element is NULL where it has none.
+pub(crate) fn or_one_null(array: Expr, data_type: &DataType) -> Result<Expr> {
+    let DataType::List(item) = data_type else {
+        return Ok(array);
+    };
+    let element = new_null_array(item.data_type(), 1);
+    let one = ListArray::try_new(item.clone(), OffsetBuffer::from_lengths([1]), element, None)?;
+    let length = call(Function::Length, DataType::Int32, vec![array.clone(), lit(1i32)]);
+    when(length.is_null(), lit(ScalarValue::List(Arc::new(one)))).otherwise(array)
 }
 
 fn call(function: Function, returns: DataType, arguments: Vec<Expr>) -> Expr {

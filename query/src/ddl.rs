@@ -1,5 +1,6 @@
 //! CREATE and DROP: from a parsed statement to a logged definition and a running object. Tables and sources are here.
 
+mod defaults;
 mod drop;
 mod indexes;
 mod views;
@@ -96,9 +97,11 @@ impl Database {
         for column in &definition.columns {
             if let Some(sql) = &column.default {
                 let schema = datafusion::common::DFSchema::empty();
-                self.planner()
+                let value = self
+                    .planner()
                     .create_logical_expr_from_sql_expr(crate::parse::parse_expression(sql)?, &schema)
                     .map_err(|error| from_datafusion(error).unplaced())?;
+                defaults::check(column, &value)?;
             }
         }
         Ok(())

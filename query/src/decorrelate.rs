@@ -29,6 +29,7 @@ mod limits;
 mod outer;
 mod pull;
 mod single;
+mod unnest;
 mod values;
 
 use cenote_statestore::{Error, ErrorKind};

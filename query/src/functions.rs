@@ -12,6 +12,7 @@ mod making;
 mod math;
 mod overloads;
 mod quoting;
+mod rounding;
 mod strings;
 mod times;
 mod zones;
@@ -223,8 +224,14 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(Arc::new(crate::casts::named::NamedCast::function()))?;
     state.register_udf(Arc::new(crate::casts::named::OpenNumeric::function()))?;
     state.register_udf(Arc::new(crate::structs::Row::function()))?;
-    let coalesce = state.udf("coalesce")?;
-    state.register_udf(Arc::new(crate::structs::Coalesce::function(coalesce)))?;
+    for name in crate::choices::NAMES {
+        let inner = state.udf(name)?;
+        state.register_udf(Arc::new(crate::choices::Choice::function(inner)))?;
+    }
+    let trunc = state.udf("trunc")?;
+    state.register_udf(Arc::new(rounding::Truncation::function(trunc)))?;
+    let every = state.udaf("bool_and")?.as_ref().clone().with_aliases(["every"]);
+    state.register_udaf(Arc::new(every))?;
     for entry in entries() {
         let before = state.udf(entry.0).ok();
         state.register_udf(Arc::new(overloads::Function::udf(entry, before)))?;

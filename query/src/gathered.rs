@@ -111,7 +111,7 @@ impl Arguments {
             let options = SortOptions::new(!sort.asc, sort.nulls_first);
             // A constant orders nothing.
             if !matches!(sort.expr, Expr::Literal(_, _)) {
-                made.exprs.push(crate::zeros::wrapped(sort.expr.clone(), schema));
+                made.exprs.push(crate::zeros::ordered(sort.expr.clone(), schema));
                 made.order.push(options);
             }
         }

@@ -7,7 +7,7 @@ use crate::walk;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, Cte, Expr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, Statement,
-    Value, Visitor, VisitorMut,
+    TableFactor, Value, Visitor, VisitorMut,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -106,7 +106,7 @@ fn unmade(name: &str) -> Option<&str> {
     })
 }
 
-/// Names the unnamed items of every select list in a statement.
+/// Names the unnamed items of every select list in a statement, and the columns of functions in FROM.
 pub(crate) fn name_outputs(statement: &mut Statement) {
     let _ = walk::change(statement, &mut Namer);
 }
@@ -123,6 +123,11 @@ impl VisitorMut for Namer {
         let ordered_by = columns_of_order(query);
         let hidden = name_set(&mut query.body, &ordered_by);
         order_by_position(query, &hidden);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        crate::table_functions::name_column(factor);
         ControlFlow::Continue(())
     }
 }

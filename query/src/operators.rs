@@ -8,6 +8,7 @@
 //! What the functions compute: [`crate::functions`]. Overflow of operators that stay: [`crate::arithmetic`].
 
 mod precedence;
+mod repeats;
 mod syntax;
 
 pub(crate) use syntax::rewrite;

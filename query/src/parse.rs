@@ -12,6 +12,7 @@ mod cursors;
 mod depth;
 mod dialect;
 mod inspect;
+mod joins;
 mod lines;
 pub(crate) mod structs;
 mod swallowed;
@@ -153,12 +154,24 @@ pub fn parse_script(sql: &str) -> Result<Vec<Statement>> {
 }
 
 fn tokenize(sql: &str, lines: &Lines<'_>) -> Result<Vec<TokenWithSpan>> {
-    Tokenizer::new(&Postgres, sql)
+    let tokens = Tokenizer::new(&Postgres, sql)
         .tokenize_with_location()
         .map(continued::joined)
         .map(structs::quote_fields)
         .map(structs::name_stars)
-        .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))
+        .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))?;
+    match structs::too_deep(&tokens) {
+        None => Ok(tokens),
+        Some(token) => Err(Error::new(
+            ErrorKind::Invalid,
+            "SQL-0004",
+            "cannot parse statement: its types are too deep",
+        )
+        .sqlstate("54001")
+        .fact("limit", format!("{} levels of STRUCT", structs::DEPTH_MAX))
+        .attempt("a flatter type, or JSONB")
+        .position(lines.position(token.span.start))),
+    }
 }
 
 /// Parses one expression: a condition, a default.
@@ -351,7 +364,7 @@ fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
 }
 
 fn parse_ast(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Ast> {
-    let tokens = table_command::as_queries(tokens);
+    let tokens = joins::with_brackets(table_command::as_queries(tokens));
     let suspects = swallowed::suspects(&tokens);
     let mut parser = parser(tokens);
     let ast = parser

@@ -17,6 +17,7 @@ mod parameters;
 pub(crate) mod patterns;
 pub(crate) mod sets;
 
+use crate::arithmetic::{is_negated_here, negative};
 use crate::casts::named::{NamedCast, OpenNumeric};
 use crate::casts::text::reads_text;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -76,7 +77,7 @@ fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
             .map_expressions(|expr| {
                 let name = names.save(&expr);
                 let rewritten = expr.transform_up(|expr| {
-                    let expr = mixed::unmixed(expr, &schema);
+                    let expr = mixed::unmixed(expr, &schema)?;
                     Ok(Transformed::yes(rewrite(expr, &schema)?.data))
                 })?;
                 Ok(rewritten.update_data(|expr| name.restore(expr)))
@@ -104,8 +105,12 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Negative(inner) => match inner.as_ref() {
             Expr::Literal(value, metadata) => match negated(value) {
                 Some(value) => Ok(Transformed::yes(Expr::Literal(value, metadata.clone()))),
+                None if is_negated_here(&value.data_type()) => Ok(Transformed::yes(negative(*inner.clone()))),
                 None => Ok(Transformed::no(expr)),
             },
+            inner if inner.get_type(schema).is_ok_and(|found| is_negated_here(&found)) => {
+                Ok(Transformed::yes(negative(inner.clone())))
+            }
             _ => Ok(Transformed::no(expr)),
         },
         Expr::BinaryExpr(BinaryExpr {
@@ -137,7 +142,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Ok(Transformed::yes(crate::arrays::of_call(call)?))
         }
         Expr::ScalarFunction(call) => Ok(match rewrite_call(call, &expr, schema) {
-            Some(rewritten) => Transformed::yes(rewritten),
+            Some(rewritten) => Transformed::yes(constant_cast(rewritten)?),
             None => Transformed::no(expr),
         }),
         _ => Ok(Transformed::no(expr)),
@@ -152,6 +157,9 @@ fn negated(value: &ScalarValue) -> Option<ScalarValue> {
         // One more than the greatest BIGINT has without its sign another type.
         ScalarValue::Decimal128(Some(value), _, 0) if *value == -i128::from(i64::MIN) => {
             Some(ScalarValue::Int64(Some(i64::MIN)))
+        }
+        ScalarValue::Decimal128(Some(value), precision, scale) => {
+            Some(ScalarValue::Decimal128(Some(-value), *precision, *scale))
         }
         _ => None,
     }
@@ -232,6 +240,17 @@ fn rewrite_call(call: &ScalarFunction, expr: &Expr, schema: &DFSchema) -> Option
         _ => return None,
     };
     (wanted != given && wanted != DataType::Null).then(|| cast(expr.clone(), wanted))
+}
+
+/// A cast of a literal as the literal that it is.
+fn constant_cast(expr: Expr) -> Result<Expr> {
+    if let Expr::Cast(Cast { expr: inner, field }) = &expr
+        && let Expr::Literal(value, metadata) = inner.as_ref()
+        && let Some(value) = cast_literal(value, field.data_type())?
+    {
+        return Ok(Expr::Literal(value, metadata.clone()));
+    }
+    Ok(expr)
 }
 
 /// The literal that a cast of a literal is; `None`: the cast is left to DataFusion.

@@ -10,10 +10,7 @@
 //! # Not here
 //! Comparisons of rows that are written `(a, b) = (c, d)`: [`crate::row_values`]. What is refused: [`crate::keys`].
 
-mod coalesce;
 pub(crate) mod stars;
-
-pub(crate) use coalesce::Coalesce;
 
 use crate::error::unsupported;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, StructArray, make_array};
@@ -185,7 +182,7 @@ fn field(expr: Expr, data_type: &DataType, name: &str) -> Result<Expr> {
     Ok(call(Function::Field(name.to_string()), expr))
 }
 
-/// Bytes that are equal and ordered as the structs are.
+/// Bytes that are equal and ordered as the structs, or the arrays, are.
 pub(crate) fn order_of(expr: Expr) -> Expr {
     call(Function::Order, expr)
 }

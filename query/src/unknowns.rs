@@ -3,14 +3,17 @@
 //!
 //! DataFusion takes every quoted text for a TEXT, and finds no operator for a UUID and a TEXT. Three places give a
 //! literal its type: [`UnknownLiterals`] on both sides of an operator, before it is looked up; [`in_lists`] in IN
-//! and BETWEEN, on the plan; [`type_values`] in what an INSERT inserts. Only the types that are read by
+//! and BETWEEN, on the plan; [`type_values`] in what an INSERT inserts. [`read`] reads those that stand beside values of
+//! another type in arithmetic, CASE, COALESCE and UNION. Only the types that are read by
 //! [`crate::pgtext`] alone need it ([`is_read_here`]), dates and timestamps; for others DataFusion's own coercion does the
 //! same.
 //!
 //! # Not here
 //! A TEXT that is no literal has no operators with these types, and is refused.
 
-use crate::casts::text::{is_read_here, is_written_here, read_texts, write_texts};
+mod operands;
+
+use crate::casts::text::{is_read_here, is_written_here, read_texts, reads_text, write_texts};
 use crate::pgtext::{TextStyle, parse_scalar};
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use cenote_statestore::forms::{json, record};
@@ -31,7 +34,7 @@ pub(crate) struct UnknownLiterals;
 impl ExprPlanner for UnknownLiterals {
     fn plan_binary_op(&self, raw: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         if !is_comparison(&raw.op) {
-            return Ok(PlannerResult::Original(raw));
+            return Ok(PlannerResult::Original(operands::typed(raw, schema)?));
         }
         let RawBinaryExpr { op, left, right } = raw;
         let typed = RawBinaryExpr {
@@ -149,7 +152,7 @@ fn literal_of(value: &serde_json::Value, data_type: &DataType) -> Option<Option<
 /// A quoted text as a value of a type, if that is one of those that need it.
 pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> cenote_statestore::Result<ScalarValue> {
     match (value, data_type) {
-        (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) || is_day_or_instant(data_type) => {
+        (ScalarValue::Utf8(text), Some(data_type)) if is_read_here(data_type) || is_coerced_otherwise(data_type) => {
             parse_scalar(text.as_deref(), data_type, &TextStyle::default())
         }
         (value, Some(data_type)) if is_other_json(&value.data_type(), data_type) => {
@@ -166,11 +169,62 @@ pub(crate) fn typed_value(value: &ScalarValue, data_type: Option<&DataType>) -> 
     }
 }
 
+/// A quoted text as a value of a type; as NUMERIC it keeps all of its digits.
+///
+/// # Errors
+/// 22P02 and its like: it is none.
+pub(crate) fn read(text: &str, data_type: &DataType) -> Result<ScalarValue> {
+    let own = match data_type {
+        DataType::Decimal128(_, _) => numeric_size(text),
+        _ => None,
+    };
+    let data_type = own.as_ref().unwrap_or(data_type);
+    parse_scalar(Some(text), data_type, &TextStyle::default()).map_err(crate::provider::outside)
+}
+
+/// The NUMERIC that has as many digits as a number as it is written.
+fn numeric_size(text: &str) -> Option<DataType> {
+    let (digits, scale) = crate::literal::decimal_size(text.trim().trim_start_matches(['+', '-']))?;
+    let digits = u8::try_from(digits.max(1)).ok()?;
+    (digits <= crate::types::NUMERIC_DIGITS_MAX).then_some(DataType::Decimal128(digits, scale as i8))
+}
+
+/// The quoted text that an expression is.
+pub(crate) fn quoted_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => Some(text),
+        Expr::Alias(alias) => quoted_text(&alias.expr),
+        _ => None,
+    }
+}
+
+/// The type that quoted texts beside values of some types have; `None`: they stay texts.
+pub(crate) fn decided_type<'a>(others: impl Iterator<Item = &'a DataType>) -> Option<DataType> {
+    let others: Vec<&DataType> = others.filter(|found| **found != DataType::Null).collect();
+    let numbers = others.len() > 1 && others.iter().all(|found| found.is_numeric());
+    let decided = match others.as_slice() {
+        // The wider one; NUMERIC stands above all whole numbers, and floats above it.
+        _ if numbers => {
+            let is = |is: fn(&DataType) -> bool| others.iter().copied().find(|found| is(found));
+            let is_numeric = |found: &DataType| matches!(found, DataType::Decimal128(_, _));
+            is(DataType::is_floating)
+                .or_else(|| is(is_numeric))
+                .or_else(|| others.iter().copied().max_by_key(|found| found.primitive_width()))?
+        }
+        [first, ..] => first,
+        [] => return None,
+    };
+    let is_text = others
+        .iter()
+        .any(|found| matches!(found, DataType::Utf8 | DataType::Utf8View));
+    (!is_text && reads_text(decided)).then(|| decided.clone())
+}
+
 /// Types whose texts DataFusion would coerce by forms of its own.
-fn is_day_or_instant(data_type: &DataType) -> bool {
+fn is_coerced_otherwise(data_type: &DataType) -> bool {
     matches!(
         data_type,
-        DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _)
+        DataType::Boolean | DataType::Date32 | DataType::Timestamp(TimeUnit::Microsecond, _)
     )
 }
 

@@ -103,6 +103,12 @@ fn of_keys(node: LogicalPlan, schema: &DFSchema) -> Result<Transformed<LogicalPl
         LogicalPlan::Distinct(Distinct::On(mut distinct)) => {
             let keys = distinct.on_expr.into_iter().map(|key| wrapped(key, schema));
             distinct.on_expr = keys.collect();
+            let of_list = |sort: Sort| match sort.expr.get_type(schema) {
+                Ok(DataType::List(_)) => of_order(sort, schema),
+                _ => sort,
+            };
+            let order = distinct.sort_expr;
+            distinct.sort_expr = order.map(|order| order.into_iter().map(of_list).collect());
             Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(distinct))))
         }
         LogicalPlan::Distinct(Distinct::All(input))
@@ -191,7 +197,7 @@ fn of_expression(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 fn of_order(sort: Sort, schema: &DFSchema) -> Sort {
     Sort {
-        expr: wrapped(sort.expr, schema),
+        expr: ordered(sort.expr, schema),
         ..sort
     }
 }
@@ -223,6 +229,15 @@ fn is_not_zero(expr: &Expr) -> bool {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0,
         Expr::Literal(ScalarValue::Float32(Some(value)), _) => *value != 0.0,
         _ => false,
+    }
+}
+
+/// What ORDER BY goes by: as [`wrapped`]; of an array bytes, as NULLs among its elements are above all others wherever
+/// NULL as a whole is to stand.
+pub(crate) fn ordered(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema) {
+        Ok(DataType::List(_)) => crate::structs::order_of(expr),
+        _ => wrapped(expr, schema),
     }
 }
 

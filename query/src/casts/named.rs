@@ -27,17 +27,60 @@ const NAME: &str = "cenote_cast";
 /// The cast to NUMERIC without precision, whose type is that of the digits that a value of its type can have.
 const OPEN_NUMERIC: &str = "cenote_numeric";
 
-/// Puts calls in the place of a statement's casts; casts of constants, whose names never meet, are left.
+/// Puts calls in the place of a statement's casts; casts of constants, whose names meet in aggregates alone, are left
+/// elsewhere.
 pub(crate) fn name_casts(statement: &mut Statement) {
-    let _ = walk::change(statement, &mut Namer);
+    let _ = walk::change(statement, &mut Namer { aggregates: 0 });
 }
 
-struct Namer;
+struct Namer {
+    /// How many aggregates the visitor is in, in which constants stand in names.
+    aggregates: usize,
+}
+
+/// Functions whose calls are told apart by their names.
+const AGGREGATES: [&str; 15] = [
+    "sum",
+    "count",
+    "min",
+    "max",
+    "avg",
+    "mean",
+    "bool_and",
+    "bool_or",
+    "every",
+    "array_agg",
+    "string_agg",
+    "stddev",
+    "variance",
+    "bit_and",
+    "bit_or",
+];
+
+fn is_aggregate(expr: &Ast) -> bool {
+    let Ast::Function(function) = expr else {
+        return false;
+    };
+    let last = function.name.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|last| AGGREGATES.contains(&crate::names::folded(last).as_str()))
+}
+
+/// Whether a cast is what a whole number is written as, which its digits tell.
+fn is_plain_number(value: &Ast, data_type: &SqlType) -> bool {
+    let is_number = matches!(value, Ast::Value(literal) if matches!(literal.value, Value::Number(_, _)));
+    is_number && matches!(data_type, SqlType::Int4(None))
+}
 
 impl VisitorMut for Namer {
     type Break = ();
 
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+        self.aggregates += is_aggregate(expr) as usize;
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+        self.aggregates -= is_aggregate(expr) as usize;
         if let Ast::Cast { data_type, .. } = expr
             && let Some(length) = crate::lengths::length_max(data_type)
         {
@@ -49,7 +92,7 @@ impl VisitorMut for Namer {
             return ControlFlow::Continue(());
         }
         if let Ast::TypedString(typed) = expr
-            && is_open(&typed.data_type)
+            && (is_open(&typed.data_type) || self.aggregates > 0)
         {
             *expr = of_cast(Ast::Value(typed.value.clone()), typed.data_type.clone());
         }
@@ -85,7 +128,7 @@ impl VisitorMut for Namer {
             array: false,
             format: None,
         } = expr
-            && !is_constant(value)
+            && (!is_constant(value) || self.aggregates > 0 && !is_plain_number(value, data_type))
         {
             let null = of_cast(Ast::Value(Value::Null.into()), data_type.clone());
             *expr = call(NAME, vec![value.as_ref().clone(), null]);

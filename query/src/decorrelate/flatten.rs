@@ -146,6 +146,16 @@ impl Flattening<'_> {
             LogicalPlan::Join(join) => self.join(join),
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Window(window) => self.window(plan, window),
+            LogicalPlan::Unnest(unnest) => {
+                let flat = self.plan(&unnest.input)?;
+                let (columns, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+                let plan = LogicalPlanBuilder::from(flat.plan).unnest_columns_with_options(columns, options)?;
+                Ok(Flat {
+                    plan: plan.build()?,
+                    columns: flat.columns,
+                    never_null: flat.never_null,
+                })
+            }
             other if !is_correlated(other)? => self.for_each(other),
             other => Err(unsupported(format!(
                 "an outer column in {} of a subquery",

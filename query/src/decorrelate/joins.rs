@@ -105,6 +105,9 @@ impl Rewrite {
         if !matches!(join.join_type, JoinType::Inner | JoinType::Left) {
             return Err(unsupported(format!("LATERAL in a {} JOIN", join.join_type)));
         }
+        if let Some(plan) = super::unnest::joined(&join, &inner)? {
+            return only_columns(self.node(plan)?.data, &join.schema);
+        }
         let (domain, flat) = self.flattened(&inner, &join.left, None)?;
         let on = domain.pairs(flat.columns.into_iter().map(Expr::Column));
         let equal = join.on.into_iter().map(|(left, right)| left.eq(right));

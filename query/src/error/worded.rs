@@ -22,6 +22,13 @@ pub(super) fn of(text: &str) -> Option<Error> {
         let rest = "must appear in the GROUP BY clause or be used in an aggregate function";
         return invalid("SQL-0306", "42803", format!("column \"{column}\" {rest}"));
     }
+    if let (Some(value), true) = (
+        between("Error parsing timestamp from '", "' using format"),
+        text.contains("input is out of range"),
+    ) {
+        let message = format!("date/time field value out of range: \"{value}\"");
+        return invalid("EVAL-0003", "22008", message);
+    }
     if text.contains("non-boolean predicate") {
         let (_, is) = first_line(text).rsplit_once("returning ")?;
         let is = is

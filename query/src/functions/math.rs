@@ -3,7 +3,8 @@
 //! A result that DOUBLE PRECISION cannot hold, or that is none, is an error (22003, 2201E, 2201F); DataFusion gives
 //! infinities and NaN.
 
-use super::overloads::{Entry, Kind, Overload, failed, gives};
+use super::overloads::{Entry, Kind, Overload, Run, failed, gives};
+use super::rounding;
 use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array, Int32Array, PrimitiveArray, StringArray};
 use arrow::compute::kernels::arity::{try_binary, try_unary};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type, Int32Type, Int64Type, i256};
@@ -59,6 +60,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         &[
             Overload::own(&[Float], gives::FLOAT, |a| float(a, |x| Ok(x.round_ties_even()))),
             Overload::inner(&[Numeric]),
+            Overload {
+                takes: &[Numeric, Int],
+                is_variadic: false,
+                gives: gives::FIRST,
+                run: Run::Adjusted(|_| Ok(())),
+            },
         ],
     ),
     (
@@ -66,7 +73,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         &["ceiling"],
         &[
             Overload::own(&[Float], gives::FLOAT, |a| float(a, |x| Ok(x.ceil()))),
-            Overload::inner(&[Numeric]),
+            Overload::own(&[Numeric], rounding::whole_type, |a| {
+                rounding::whole(a, |value, one| -((-value).div_euclid(one)))
+            }),
         ],
     ),
     (
@@ -74,7 +83,9 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         &[],
         &[
             Overload::own(&[Float], gives::FLOAT, |a| float(a, |x| Ok(x.floor()))),
-            Overload::inner(&[Numeric]),
+            Overload::own(&[Numeric], rounding::whole_type, |a| {
+                rounding::whole(a, i128::div_euclid)
+            }),
         ],
     ),
     (
@@ -82,7 +93,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         &[],
         &[
             Overload::own(&[Float], gives::FLOAT, |a| {
-                float(a, |x| Ok(if x == 0.0 || x.is_nan() { x } else { x.signum() }))
+                float(a, |x| Ok(if x == 0.0 || x.is_nan() { 0.0 } else { x.signum() }))
             }),
             Overload::own(
                 &[Numeric],

@@ -3,7 +3,7 @@
 use super::{Lowered, Lowering, column_expr, not_supported};
 use crate::error::from_datafusion;
 use arrow::datatypes::DataType;
-use cenote_engine::plan::Node;
+use cenote_engine::plan::{Node, NodeId};
 use cenote_statestore::Result;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -15,11 +15,13 @@ impl Lowering {
     pub(super) fn lower_grouping_sets(&mut self, aggregate: &Aggregate, grouping: &GroupingSet) -> Result<Lowered> {
         let all = grouping.distinct_expr();
         let sets = sets_of(grouping)?;
-        let mut inputs = Vec::new();
+        let mut inputs: Vec<NodeId> = Vec::new();
         let mut schema = None;
         for (position, set) in sets.iter().enumerate() {
-            if sets[..position].contains(set) {
-                return Err(not_supported("a grouping set that is named twice"));
+            // The groups of a set that is named twice are there twice, and kept once.
+            if let Some(known) = sets[..position].iter().position(|known| known == set) {
+                inputs.push(inputs[known]);
+                continue;
             }
             let lowered = self.lower_set(aggregate, &all, set)?;
             inputs.push(lowered.node);

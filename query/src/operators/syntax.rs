@@ -1,11 +1,12 @@
 //! Syntax that the planner does not know, as calls of functions.
 
-use super::precedence;
+use super::{precedence, repeats};
 use crate::walk;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType as SqlType, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, GroupByExpr, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan, VisitorMut,
+    FunctionArguments, GroupByExpr, Query, Select, SelectItem, Statement, UnaryOperator, Value, ValueWithSpan,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 
@@ -23,7 +24,12 @@ const RENAMED: [(&str, &str); 2] = [
 /// # Errors
 /// 0A000: names what is not built.
 pub(crate) fn rewrite(statement: &mut Statement, of_catalog: bool) -> Result<()> {
-    match walk::change(statement, &mut Rewriter { of_catalog }) {
+    let mut rewriter = Rewriter {
+        of_catalog,
+        choices: 0,
+        outside: Vec::new(),
+    };
+    match walk::change(statement, &mut rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -31,10 +37,24 @@ pub(crate) fn rewrite(statement: &mut Statement, of_catalog: bool) -> Result<()>
 
 struct Rewriter {
     of_catalog: bool,
+    /// How many CASE and COALESCE the visitor is in, of the query that it is in.
+    choices: usize,
+    /// The same of the queries around it.
+    outside: Vec<usize>,
 }
 
 impl VisitorMut for Rewriter {
     type Break = Error;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.outside.push(std::mem::take(&mut self.choices));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.choices = self.outside.pop().unwrap_or_default();
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         if let GroupByExpr::Expressions(items, _) = &mut select.group_by {
@@ -47,6 +67,7 @@ impl VisitorMut for Rewriter {
                     *key = named;
                 }
             }
+            items.iter_mut().for_each(repeats::without);
         }
         ControlFlow::Continue(())
     }
@@ -55,10 +76,15 @@ impl VisitorMut for Rewriter {
         if let Some(bound) = precedence::bound(expr) {
             *expr = bound;
         }
+        self.choices += is_choice(expr) as usize;
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Error> {
+        self.choices -= is_choice(expr) as usize;
+        if self.choices > 0 && matches!(expr, Ast::Function(function) if is_named(function, "unnest")) {
+            return ControlFlow::Break(no_rows());
+        }
         let rewritten = match expr {
             Ast::UnaryOp { op, expr } => of_unary(op, expr),
             Ast::BinaryOp { left, op, right } => match of_binary(left, op, right) {
@@ -105,6 +131,7 @@ impl VisitorMut for Rewriter {
                 name_fields(root, access_chain);
                 None
             }
+            Ast::Function(function) if is_series(function) => return ControlFlow::Break(no_series()),
             Ast::Function(function) => of_function(function),
             _ => None,
         };
@@ -113,6 +140,35 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+fn is_named(function: &Function, name: &str) -> bool {
+    let last = function.name.0.last().and_then(|part| part.as_ident());
+    last.is_some_and(|last| crate::names::folded(last) == name)
+}
+
+/// Whether a function gives rows, and has been put where a value stands.
+fn is_series(function: &Function) -> bool {
+    is_named(function, crate::table_functions::SERIES)
+}
+
+/// Whether an expression chooses one of several, of which none gives rows.
+fn is_choice(expr: &Ast) -> bool {
+    match expr {
+        Ast::Case { .. } => true,
+        Ast::Function(function) => is_named(function, "coalesce"),
+        _ => false,
+    }
+}
+
+fn no_rows() -> Error {
+    let message = "cannot plan query: set-returning functions are not allowed in CASE or COALESCE";
+    Error::new(ErrorKind::Unsupported, "SQL-0301", message).attempt("FROM unnest(...) AS x")
+}
+
+fn no_series() -> Error {
+    let message = "cannot plan query: generate_series() outside of FROM is not supported yet";
+    Error::new(ErrorKind::Unsupported, "SQL-0301", message).attempt("FROM generate_series(...) AS x")
 }
 
 /// Gives the names of fields the form that the planner knows them by; those that follow a bare name are its own.

@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 pub(crate) const NAME: &str = "struct";
 
 /// Structs inside one another at most.
-const DEPTH_MAX: usize = 8;
+pub(super) const DEPTH_MAX: usize = 8;
 
 /// Tokens of one type at most.
 const TOKENS_MAX: usize = 8_192;
@@ -66,6 +66,46 @@ pub(super) fn quote_fields(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         true => with_quoted_fields(tokens, 0, &mut 0),
         false => tokens,
     }
+}
+
+/// Where a STRUCT stands, in tokens whose fields have been quoted, that is one but for its depth.
+pub(super) fn too_deep(tokens: &[TokenWithSpan]) -> Option<&TokenWithSpan> {
+    let quoted = |at: usize| matches!(tokens[at].token, Token::SingleQuotedString(_));
+    let next = |at: usize| (at..tokens.len()).find(|index| !is_blank(&tokens[*index].token));
+    let named = (0..tokens.len()).filter(|at| is_word(&tokens[*at].token, NAME));
+    let open = named.filter_map(|at| {
+        let open = next(at + 1).filter(|open| matches!(tokens[*open].token, Token::Lt | Token::LParen))?;
+        next(open + 1).filter(|first| !quoted(*first)).map(|_| (at, open))
+    });
+    let is_word_at = |at: Option<usize>| at.filter(|at| matches!(tokens[*at].token, Token::Word(_)));
+    let is_type = |at: usize, open: usize| {
+        let first = is_word_at(next(open + 1)).and_then(|name| is_word_at(next(name + 1)));
+        let close = first.and_then(|_| closing(tokens, open));
+        close.is_some_and(|close| depth_of(&tokens[at..=close]) > DEPTH_MAX)
+    };
+    let mut open = open.take(MISSES_MAX);
+    open.find(|(at, open)| is_type(*at, *open)).map(|(at, _)| &tokens[at])
+}
+
+/// How many STRUCTs stand inside one another.
+fn depth_of(tokens: &[TokenWithSpan]) -> usize {
+    let (mut open, mut depth, mut deepest, mut is_named) = (Vec::new(), 0usize, 0, false);
+    for token in tokens.iter().filter(|token| !is_blank(&token.token)) {
+        let closed = match &token.token {
+            Token::RParen => 1,
+            other => closed_by(other),
+        };
+        for _ in 0..closed {
+            depth -= open.pop().unwrap_or(false) as usize;
+        }
+        if token.token == Token::LParen || is_named && token.token == Token::Lt {
+            open.push(is_named);
+            depth += is_named as usize;
+            deepest = deepest.max(depth);
+        }
+        is_named = is_word(&token.token, NAME);
+    }
+    deepest
 }
 
 fn with_quoted_fields(tokens: Vec<TokenWithSpan>, depth: usize, misses: &mut usize) -> Vec<TokenWithSpan> {

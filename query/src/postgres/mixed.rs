@@ -2,14 +2,19 @@
 //! beside a timestamp as that, as in PostgreSQL. Structs become of one type by the places of their fields.
 //!
 //! DataFusion makes NUMERIC of floats, which cuts digits and fails on NaN, and timestamps in nanoseconds of both, which
-//! end in the year 2262.
+//! end in the year 2262. A quoted text beside other values is read as one of their type.
 
+use crate::casts::text::reads_text;
+use crate::unknowns::{decided_type, quoted_text, read};
 use arrow::datatypes::DataType;
 use cenote_statestore::forms::record::fields_of;
+use cenote_statestore::{Error, ErrorKind};
 use datafusion::common::DFSchema;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, Case, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+};
 use datafusion::prelude::cast;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -17,16 +22,23 @@ use std::sync::Arc;
 /// Functions whose arguments are values of one kind.
 const OF_ONE_KIND: [&str; 3] = ["coalesce", "greatest", "least"];
 
+/// The function whose arguments are compared, and whose result is the first of them.
+const NULLIF: &str = "nullif";
+
 /// Functions of timestamps that DataFusion gives nanoseconds when they are given a date.
 const OF_TIMESTAMPS: [&str; 1] = ["date_bin"];
 
 /// An expression with its operands brought together.
-pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
-    match expr {
+pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if op.supports_propagation() || op.is_numerical_operators() =>
         {
-            let [left, right] = together([*left, *right], schema, !op.is_numerical_operators());
+            let sides = match op.is_numerical_operators() {
+                true => [*left, *right],
+                false => all_of(with_texts(vec![*left, *right], schema, None)?),
+            };
+            let [left, right] = together(sides, schema, !op.is_numerical_operators());
             let [left, right] = with_doubles([left, right], schema);
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
         }
@@ -38,7 +50,9 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
             Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
         }
         Expr::Between(between) => {
-            let [expr, low, high] = together([*between.expr, *between.low, *between.high], schema, true);
+            let all = vec![*between.expr, *between.low, *between.high];
+            let all = all_of(with_texts(all, schema, None)?);
+            let [expr, low, high] = together(all, schema, true);
             let [expr, low, high] = with_doubles([expr, low, high], schema);
             Expr::Between(Between::new(
                 Box::new(expr),
@@ -50,6 +64,7 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
         Expr::InList(InList { expr, list, negated }) => {
             let mut all = vec![*expr];
             all.extend(list);
+            let all = with_texts(all, schema, None)?;
             let mut all = together_all(all, schema, true);
             let expr = Box::new(all.remove(0));
             Expr::InList(InList {
@@ -59,7 +74,18 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
             })
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if OF_ONE_KIND.contains(&func.name()) => {
+            let args = with_texts(args, schema, Some(&func.name().to_uppercase()))?;
             let args = together_all(args, schema, true);
+            Expr::ScalarFunction(ScalarFunction { func, args })
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == NULLIF => {
+            let args = with_texts(args, schema, Some("NULLIF"))?;
+            let is_float = matches!(args[0].get_type(schema), Ok(found) if found.is_floating());
+            let args = if is_float {
+                together_all(args, schema, false)
+            } else {
+                args
+            };
             Expr::ScalarFunction(ScalarFunction { func, args })
         }
         Expr::ScalarFunction(ScalarFunction { func, args }) if OF_TIMESTAMPS.contains(&func.name()) => {
@@ -71,12 +97,66 @@ pub(super) fn unmixed(expr: Expr, schema: &DFSchema) -> Expr {
             let args = args.into_iter().map(of_dates).collect();
             Expr::ScalarFunction(ScalarFunction { func, args })
         }
-        Expr::Case(case) => Expr::Case(of_case(case, schema)),
+        Expr::Case(case) => Expr::Case(of_case(case, schema)?),
         other => other,
+    })
+}
+
+/// As many expressions as there were.
+fn all_of<const N: usize>(exprs: Vec<Expr>) -> [Expr; N] {
+    exprs.try_into().expect("as many as before")
+}
+
+/// Expressions whose quoted texts have the type of what they stand beside.
+///
+/// # Arguments
+/// - `what`: the construct that takes no TEXT beside other types; `None`: it is for others to tell.
+///
+/// # Errors
+/// 22P02 and its like: a quoted text is none of the type. 42804: a TEXT that is not quoted beside another type.
+fn with_texts(exprs: Vec<Expr>, schema: &DFSchema, what: Option<&str>) -> Result<Vec<Expr>> {
+    let types: Vec<Option<DataType>> = exprs
+        .iter()
+        .map(|expr| match quoted_text(expr) {
+            Some(_) => None,
+            None => expr.get_type(schema).ok(),
+        })
+        .collect();
+    if let Some(what) = what {
+        check_texts(types.iter().flatten(), what)?;
+    }
+    if types.iter().all(Option::is_some) || types.iter().flatten().any(|found| fields_of(found).is_some()) {
+        return Ok(exprs);
+    }
+    let Some(decided) = decided_type(types.iter().flatten()) else {
+        return Ok(exprs);
+    };
+    let typed = exprs.into_iter().map(|expr| match &expr {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
+            Ok(Expr::Literal(read(text, &decided)?, metadata.clone()))
+        }
+        _ => Ok(expr),
+    });
+    typed.collect()
+}
+
+/// Refuses TEXT beside a type that it is not brought together with.
+fn check_texts<'a>(types: impl Iterator<Item = &'a DataType>, what: &str) -> Result<()> {
+    let (texts, others): (Vec<&DataType>, Vec<&DataType>) = types
+        .filter(|found| **found != DataType::Null)
+        .partition(|found| **found == DataType::Utf8);
+    match others.iter().find(|found| reads_text(found)) {
+        Some(other) if !texts.is_empty() => {
+            let other = crate::types::type_name(other);
+            let message = format!("{what} types text and {other} cannot be matched");
+            let error = Error::new(ErrorKind::Invalid, "SQL-0307", message).sqlstate("42804");
+            Err(crate::provider::outside(error.attempt("cast one of them")))
+        }
+        _ => Ok(()),
     }
 }
 
-fn of_case(case: Case, schema: &DFSchema) -> Case {
+fn of_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let (whens, mut thens): (Vec<_>, Vec<Expr>) = case
         .when_then_expr
         .into_iter()
@@ -84,13 +164,13 @@ fn of_case(case: Case, schema: &DFSchema) -> Case {
         .unzip();
     let has_else = case.else_expr.is_some();
     thens.extend(case.else_expr.map(|expr| *expr));
-    let mut thens = together_all(thens, schema, true);
+    let mut thens = together_all(with_texts(thens, schema, Some("CASE"))?, schema, true);
     let else_expr = has_else.then(|| thens.pop()).flatten().map(Box::new);
-    Case {
+    Ok(Case {
         expr: case.expr,
         when_then_expr: whens.into_iter().zip(thens.into_iter().map(Box::new)).collect(),
         else_expr,
-    }
+    })
 }
 
 fn together<const N: usize>(exprs: [Expr; N], schema: &DFSchema, dates: bool) -> [Expr; N] {
@@ -161,6 +241,7 @@ fn targets(types: &[Option<DataType>], dates: bool) -> Vec<Option<DataType>> {
 
 /// The branches of a UNION, their columns brought together.
 pub(super) fn unmixed_union(inputs: Vec<Arc<LogicalPlan>>) -> Result<Vec<Arc<LogicalPlan>>> {
+    let inputs = with_texts_of_union(inputs)?;
     let width = inputs.first().map_or(0, |input| input.schema().fields().len());
     let mut casts: Vec<Vec<Option<DataType>>> = vec![Vec::new(); inputs.len()];
     for column in 0..width {
@@ -185,6 +266,55 @@ pub(super) fn unmixed_union(inputs: Vec<Arc<LogicalPlan>>) -> Result<Vec<Arc<Log
             false => Ok(input),
         })
         .collect()
+}
+
+/// The branches of a UNION, their quoted texts with the types of the columns that they stand in.
+fn with_texts_of_union(mut inputs: Vec<Arc<LogicalPlan>>) -> Result<Vec<Arc<LogicalPlan>>> {
+    let width = inputs.first().map_or(0, |input| input.schema().fields().len());
+    for column in 0..width {
+        let types = inputs.iter().map(|input| match literal_of(input, column) {
+            Some(_) => None,
+            None => input
+                .schema()
+                .fields()
+                .get(column)
+                .map(|field| field.data_type().clone()),
+        });
+        let types: Vec<Option<DataType>> = types.collect();
+        check_texts(types.iter().flatten(), "UNION")?;
+        let Some(decided) = decided_type(types.iter().flatten()).filter(|_| types.iter().any(Option::is_none)) else {
+            continue;
+        };
+        for input in &mut inputs {
+            if let Some(text) = literal_of(input, column) {
+                let value = read(text, &decided)?;
+                *input = Arc::new(with_literal(input, column, value)?);
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// The quoted text that a column of a SELECT is.
+fn literal_of(plan: &LogicalPlan, column: usize) -> Option<&str> {
+    match plan {
+        LogicalPlan::Projection(projection) => quoted_text(projection.expr.get(column)?),
+        _ => None,
+    }
+}
+
+/// A SELECT with a constant in the place of one of its columns.
+fn with_literal(plan: &LogicalPlan, column: usize, value: ScalarValue) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = plan else {
+        return Ok(plan.clone());
+    };
+    let mut exprs = projection.expr.clone();
+    let (relation, field) = projection.schema.qualified_field(column);
+    exprs[column] = Expr::Literal(value, None).alias_qualified(relation.cloned(), field.name());
+    Ok(LogicalPlan::Projection(Projection::try_new(
+        exprs,
+        projection.input.clone(),
+    )?))
 }
 
 fn cast_columns(input: Arc<LogicalPlan>, casts: Vec<Option<DataType>>) -> Result<LogicalPlan> {
