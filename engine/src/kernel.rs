@@ -2,7 +2,8 @@
 //!
 //! # Rules kept here
 //! 1. A kernel takes the changes of one epoch in any number of pushes and, when told that the epoch is
-//!    complete, gives its net output. Each push is an exact incremental step, so pushes may be cut anywhere.
+//!    complete, gives its net output. Each push is an exact incremental step, so pushes may be cut anywhere. Output that is
+//!    too much to wait may be given earlier: no row is then taken back before it is given.
 //! 2. State at the end of an epoch depends only on the multiset of changes up to it.
 //! 3. Everything a kernel keeps is readable as the state tables that its node declares
 //!    ([`crate::plan::Node::state_tables`]), by the same numbers.

@@ -5,8 +5,8 @@
 //! join their own side's state. With each row of a side that can come out unmatched lies the number of rows that
 //! match it; when that number leaves or reaches zero the padded (or bare) row is taken back or given.
 //!
-//! Insertions are given as they are found. Once an epoch has a deletion, the rest of its output waits for the end, where what
-//! cancels out is left away; what was given before comes before its deletion.
+//! The output of an epoch is net, but for one that only has insertions and very many: these are given as they are found. A
+//! deletion that comes later in the epoch may take some back, behind them; what comes then waits for the end again.
 //!
 //! Rows whose key is NULL match nothing (unless NULL equals NULL is asked for): they pass through without state.
 //!
@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// Pairs gathered at once.
 const PAIRS_MAX: usize = 64 * 1024;
 
+/// Rows of output that wait for the end of an epoch without deletions.
+const WAITING_MAX: usize = 256 * 1024;
+
 const LEFT: usize = 0;
 
 /// State and logic of one join on one worker.
@@ -42,6 +45,8 @@ pub struct JoinKernel {
     tables: Vec<TableSchema>,
     mixed_signs: bool,
     pending: Vec<Changes>,
+    /// Rows in `pending`.
+    waiting: usize,
     /// Pairs that the residual condition failed on; they match as little as those that do not satisfy it.
     errors: RowErrors,
 }
@@ -81,6 +86,7 @@ impl JoinKernel {
             tables: Node::Join(node.clone()).state_tables(),
             mixed_signs: false,
             pending: Vec::new(),
+            waiting: 0,
             errors: RowErrors::new(&node.name, names),
         }
     }
@@ -267,6 +273,7 @@ impl JoinKernel {
             Weights::Each(weights)
         };
         self.mixed_signs |= !weights.is_insertion();
+        self.waiting += rows.num_rows();
         self.pending.push(Changes::new(rows, weights));
         Ok(())
     }
@@ -320,7 +327,8 @@ impl Kernel for JoinKernel {
         let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
         let stateful: Vec<bool> = (0..taken).map(keyed).collect();
         self.sides[input].apply(changes, &hashes[..taken], &matches, &stateful)?;
-        if !self.mixed_signs {
+        if !self.mixed_signs && self.waiting > WAITING_MAX {
+            self.waiting = 0;
             output.append(&mut self.pending);
         }
         Ok(taken)
@@ -332,6 +340,7 @@ impl Kernel for JoinKernel {
 
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
+        self.waiting = 0;
         if std::mem::take(&mut self.mixed_signs) {
             let all = Changes::concat(&self.schema, &pending)?.consolidate()?;
             output.extend((!all.is_empty()).then_some(all));

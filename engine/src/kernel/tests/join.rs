@@ -344,6 +344,42 @@ a() b()                   j = select from a cross join b
 }
 
 #[test]
+fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
+    let node = Join {
+        left_keys: Vec::new(),
+        right_keys: Vec::new(),
+        ..join(JoinKind::Inner, 1, false, false)
+    };
+    let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
+    let many = |count: i128, weight: i64| -> Vec<(Row, i64)> { (0..count).map(|value| (row(value), weight)).collect() };
+    let mut kernel = JoinKernel::new(&node);
+    let mut output = Vec::new();
+    kernel
+        .push(0, &changes(&node.left_schema, &many(1_000, 1)), &mut output)
+        .unwrap();
+    assert!(output.is_empty());
+    let right = changes(&node.right_schema, &many(1_000, 1));
+    let taken = kernel.push_some(1, &right, &mut output).unwrap();
+    assert!(
+        (1..100).contains(&taken),
+        "a thousand pairs each, and {taken} rows at once"
+    );
+    kernel.push(1, &right.slice(taken, 1_000 - taken), &mut output).unwrap();
+    let early: usize = output.iter().map(Changes::len).sum();
+    assert!((500_000..=1_000_000).contains(&early), "{early} pairs before the end");
+    kernel
+        .push(1, &changes(&node.right_schema, &many(400, -1)), &mut output)
+        .unwrap();
+    kernel.finish(Epoch(1), &mut output).unwrap();
+    let mut sum = 0;
+    for changes in &output {
+        sum += (0..changes.len()).map(|row| changes.weights().get(row)).sum::<i64>();
+        assert!(sum >= 0);
+    }
+    assert_eq!(sum, 600_000);
+}
+
+#[test]
 fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
     let node = join(JoinKind::Inner, 1, false, false);
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
