@@ -26,9 +26,9 @@ fn fragile(orders_id: CollectionId, fails: fn(&Row) -> Result<()>) -> ViewPlan {
     plan.view("fragile", Some(&[0]))
 }
 
-/// An error that is none of the row alone.
+/// An error that is the machine's, and none of the row.
 fn exceeds(_: &Row) -> Result<()> {
-    Err(Error::new(ErrorKind::Invalid, "EVAL-0003", "requested length too large").sqlstate("54000"))
+    Err(Error::new(ErrorKind::Unavailable, "EVAL-0003", "no memory is left").sqlstate("53200"))
 }
 
 fn panics(row: &Row) -> Result<()> {
@@ -54,7 +54,7 @@ fn reader_of(view: CollectionId) -> ViewPlan {
 fn a_failing_view_says_why_and_the_others_go_on() {
     for workers in [1, 4] {
         for (fails, kind, words) in [
-            (exceeds as fn(&Row) -> _, ErrorKind::Invalid, "length too large"),
+            (exceeds as fn(&Row) -> _, ErrorKind::Unavailable, "no memory"),
             (panics, ErrorKind::Bug, "cannot stand"),
         ] {
             let mut database = Database::start(workers);
