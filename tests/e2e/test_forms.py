@@ -21,15 +21,6 @@ ANSWERS = dict(part.split(" ==> ") for part in (FOLDER / "answers.txt").read_tex
 KINDS = [*cases.PLACES, "other", "constant"]
 
 
-def answer(connection, text):
-    """The rows of a query in order of their text, or `!` and an SQLSTATE."""
-    try:
-        rows = connection.execute(text).fetchall()
-    except psycopg.Error as error:
-        return f"!{error.sqlstate}"
-    return "; ".join(sorted(", ".join("NULL" if value is None else str(value) for value in row) for row in rows))
-
-
 @pytest.fixture(scope="module")
 def found(_shared):
     """For each query and stage, what the view and the ad-hoc query say; the views are made before all rows."""
@@ -50,9 +41,9 @@ def found(_shared):
             for statement in changes.split(";"):
                 db.execute(statement)
             for name, text, _ in cases.queries():
-                said[name, stage, "ad hoc"] = answer(db, text)
+                said[name, stage, "ad hoc"] = cases.answer(db, text)
                 if name in views:
-                    said[name, stage, "view"] = answer(db, views[name])
+                    said[name, stage, "view"] = cases.answer(db, views[name])
         yield said
         db.execute("DROP TABLE fo_o, fo_p, fo_q, fo_k, fo_n, fo_s CASCADE")
 

@@ -19,21 +19,6 @@ def module(name):
 cases = module("cases")
 
 
-def answer(connection, text, name):
-    """As `regenerate.py` has it; its own module would find the cases of another folder."""
-    try:
-        cursor = connection.execute(text)
-        columns = ", ".join(column.name for column in cursor.description or [])
-        rows = [", ".join(map(cell, row)) for row in cursor.fetchall()] if cursor.description else []
-    except psycopg.Error as error:
-        return f"!{error.sqlstate}"
-    return f"({columns}) " + "; ".join(rows if name.startswith("ad_hoc") else sorted(rows))
-
-
-def cell(value):
-    return "NULL" if value is None else format(value, "f") if type(value).__name__ == "Decimal" else str(value)
-
-
 ANSWERS = dict(part.split(" ==> ", 1) for part in (FOLDER / "answers.txt").read_text().splitlines())
 KINDS = ["both", "ad_hoc", "refused"]
 
@@ -58,9 +43,9 @@ def found(_shared):
             for statement in changes.split(";"):
                 db.execute(statement)
             for name, text, _ in cases.queries():
-                said[name, stage, "ad hoc"] = answer(db, text, name)
+                said[name, stage, "ad hoc"] = cases.answer(db, text, name)
                 if name in views:
-                    said[name, stage, "view"] = answer(db, views[name], name)
+                    said[name, stage, "view"] = cases.answer(db, views[name], name)
         yield said
         db.execute("DROP TABLE ex_a, ex_n, ex_m CASCADE")
 

@@ -1,5 +1,6 @@
 """Queries in forms of PostgreSQL's grammar that DataFusion's planner does not have: rows against subqueries, LATERAL in
 LATERAL, GROUP BY of a key, TABLE, `(s).*`, continued texts, constants that fail."""
+import psycopg
 
 # STRUCT is PostgreSQL's composite type; `regenerate.py` makes one of that name.
 SETUP = """CREATE TABLE fo_o (id INT PRIMARY KEY, tag INT, name TEXT);
@@ -213,3 +214,12 @@ def queries():
         yield f"other-{number}", text, "fo_" in text
     for number, text in enumerate(CONSTANTS):
         yield f"constant-{number}", text, False
+
+
+def answer(connection, text):
+    """The rows of a query in order of their text, or `!` and an SQLSTATE."""
+    try:
+        rows = connection.execute(text).fetchall()
+    except psycopg.Error as error:
+        return f"!{error.sqlstate}"
+    return "; ".join(sorted(", ".join("NULL" if value is None else str(value) for value in row) for row in rows))

@@ -18,18 +18,9 @@ def main(dsn):
         connection.execute(cases.SETUP.format(struct="fo_ct"))
         for stage, changes in enumerate(cases.STAGES):
             connection.execute(changes)
-            lines += [f"{name} {stage} ==> {answer(connection, text)}" for name, text, _ in cases.queries()]
+            lines += [f"{name} {stage} ==> {cases.answer(connection, text)}" for name, text, _ in cases.queries()]
     (Path(__file__).parent / "answers.txt").write_text("\n".join(lines) + "\n")
     print(len(lines), "answers;", sum("==> !" in line for line in lines), "errors")
-
-
-def answer(connection, text):
-    """The rows of a query in order of their text, or `!` and an SQLSTATE."""
-    try:
-        rows = connection.execute(text).fetchall()
-    except psycopg.Error as error:
-        return f"!{error.sqlstate}"
-    return "; ".join(sorted(", ".join("NULL" if value is None else str(value) for value in row) for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Queries over operands of several types, arrays and functions in FROM. No expected values here: those are PostgreSQL's."""
+import psycopg
 
 SETUP = """CREATE TABLE ex_a (id INT PRIMARY KEY, ar INT[], tx TEXT[]);
 CREATE TABLE ex_n (id INT PRIMARY KEY, a NUMERIC(12,4), d DOUBLE PRECISION, i INT, b BIGINT, t TEXT, iv INTERVAL, dt DATE, tm TIME, u UUID, ts TIMESTAMP, bo BOOLEAN);
@@ -146,3 +147,18 @@ def queries():
     for kind, texts in [("both", BOTH), ("ad_hoc", AD_HOC), ("refused", REFUSED)]:
         for number, text in enumerate(texts):
             yield f"{kind}-{number}", text, kind == "both"
+
+
+def answer(connection, text, name):
+    """The rows of a query, ad hoc in their own order, or `!` and an SQLSTATE."""
+    try:
+        cursor = connection.execute(text)
+        columns = ", ".join(column.name for column in cursor.description or [])
+        rows = [", ".join(map(cell, row)) for row in cursor.fetchall()] if cursor.description else []
+    except psycopg.Error as error:
+        return f"!{error.sqlstate}"
+    return f"({columns}) " + "; ".join(rows if name.startswith("ad_hoc") else sorted(rows))
+
+
+def cell(value):
+    return "NULL" if value is None else format(value, "f") if type(value).__name__ == "Decimal" else str(value)

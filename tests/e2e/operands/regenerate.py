@@ -18,24 +18,9 @@ def main(dsn):
         connection.execute(cases.SETUP)
         for stage, changes in enumerate(cases.STAGES):
             connection.execute(changes)
-            lines += [f"{name} {stage} ==> {answer(connection, text, name)}" for name, text, _ in cases.queries()]
+            lines += [f"{name} {stage} ==> {cases.answer(connection, text, name)}" for name, text, _ in cases.queries()]
     (Path(__file__).parent / "answers.txt").write_text("\n".join(lines) + "\n")
     print(len(lines), "answers;", sum("==> !" in line for line in lines), "errors")
-
-
-def answer(connection, text, name):
-    """The rows of a query, ad hoc in their own order, or `!` and an SQLSTATE."""
-    try:
-        cursor = connection.execute(text)
-        columns = ", ".join(column.name for column in cursor.description or [])
-        rows = [", ".join(map(cell, row)) for row in cursor.fetchall()] if cursor.description else []
-    except psycopg.Error as error:
-        return f"!{error.sqlstate}"
-    return f"({columns}) " + "; ".join(rows if name.startswith("ad_hoc") else sorted(rows))
-
-
-def cell(value):
-    return "NULL" if value is None else format(value, "f") if type(value).__name__ == "Decimal" else str(value)
 
 
 if __name__ == "__main__":
