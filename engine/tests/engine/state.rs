@@ -70,8 +70,12 @@ fn reads_and_commits_in_one_burst_are_each_of_one_epoch() {
                 .collect::<Vec<(Epoch, Bag)>>()
         });
         while !reader.is_finished() {
-            let some = writes(&mut random, tables, 20);
-            database.burst(some);
+            for _ in 0..10 {
+                let some = writes(&mut random, tables, 20);
+                database.burst(some);
+            }
+            // A writer that is faster than the views makes every read wait for all that is queued before it.
+            database.wait();
         }
         for (epoch, rows) in reader.join().unwrap() {
             let wanted = state(&database.views[&view].plan, &database.past[&epoch.0], 1, 0);
