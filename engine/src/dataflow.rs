@@ -66,6 +66,8 @@ pub(crate) struct BuiltView {
     pub(crate) published: Published,
     /// The last epoch that the inputs of this worker have been sent rows of.
     pub(crate) reached: Rc<Cell<u64>>,
+    /// Rows that wait in its operators.
+    pub(crate) waiting: Rc<Cell<usize>>,
 }
 
 /// Where rows enter a built view.
@@ -84,6 +86,7 @@ struct Site<'scope> {
     meters: Arc<ViewMeters>,
     start: u64,
     reached: Rc<Cell<u64>>,
+    waiting: Rc<Cell<usize>>,
     /// Whether errors of rows have a place to go; else they fail the view.
     keeps_errors: bool,
 }
@@ -107,6 +110,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         meters: request.meters.clone(),
         start: request.epoch.0,
         reached: Rc::new(Cell::new(request.epoch.0)),
+        waiting: Rc::default(),
         keeps_errors: request.errors.is_some(),
     };
     let mut built = BuiltView {
@@ -116,6 +120,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         kernels: BTreeMap::new(),
         published: Published::default(),
         reached: site.reached.clone(),
+        waiting: site.waiting.clone(),
     };
     let mut streams = Streams::default();
     for (id, node) in plan.nodes.iter().enumerate() {
@@ -124,12 +129,13 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
     }
     // A row's deletion must meet its insertion, whichever workers they come from.
     let inputs = vec![(streams.rows[plan.root].clone(), plan.table.identity())];
-    let kernel = Publish::new(request.table.clone(), worker, Some(built.published.clone()));
+    let published = request.is_followed.then(|| built.published.clone());
+    let kernel = Publish::new(request.table.clone(), worker, request.is_followed, published);
     site.publish(&built.probe, plan.nodes.len(), inputs, kernel);
     if let Some(table) = &request.errors {
         let errors = site.scope.concatenate(streams.errors);
         let inputs = vec![(errors, table.schema().identity())];
-        let kernel = Publish::new(table.clone(), worker, None);
+        let kernel = Publish::new(table.clone(), worker, request.is_followed, None);
         site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
     }
     Ok(built)
@@ -250,7 +256,7 @@ impl<'scope> Site<'scope> {
             stream
         });
         let (status, meters, start) = (self.status.clone(), self.meters.clone(), self.start);
-        let (reached, mut stride) = (self.reached.clone(), ROWS_PER_PUSH);
+        let (reached, waiting, mut stride) = (self.reached.clone(), self.waiting.clone(), ROWS_PER_PUSH);
         let (node, kernel) = (operator.node, operator.kernel);
         builder.build(move |capabilities| {
             let mut stash = Stash::default();
@@ -261,7 +267,10 @@ impl<'scope> Site<'scope> {
             move |frontiers| {
                 let meter = meters.of(node);
                 for (index, reader) in readers.iter_mut().enumerate() {
-                    reader(&mut |capability, packet| stash.put(index, outputs.len(), capability, packet, meter));
+                    reader(&mut |capability, packet| {
+                        let rows = stash.put(index, outputs.len(), capability, packet, meter);
+                        waiting.set(waiting.get() + rows);
+                    });
                 }
                 let mut fuel = ROWS_PER_ACTIVATION;
                 while let Some(mut entry) = stash.0.first_entry() {
@@ -284,7 +293,9 @@ impl<'scope> Site<'scope> {
                         fuel: &mut fuel,
                         stride: &mut stride,
                     };
+                    let before = rows_of(&pending.queue);
                     let done = meter.timed(|| work.run(&mut pending.queue, &mut pace, &mut results));
+                    waiting.set(waiting.get() + rows_of(&pending.queue) - before);
                     results.rows.iter().for_each(|changes| meter.gave(changes.len()));
                     if let (1, Some(errors)) = (outputs.len(), results.errors.first()) {
                         status.fail(first_of(errors));
@@ -341,6 +352,10 @@ impl Pending {
 struct Stash(BTreeMap<u64, Pending>);
 
 impl Stash {
+    /// Keeps changes that have come.
+    ///
+    /// # Returns
+    /// How many rows they are.
     fn put(
         &mut self,
         input: usize,
@@ -348,11 +363,12 @@ impl Stash {
         capability: InputCapability<u64>,
         packet: Packet,
         meter: &OperatorMeter,
-    ) {
+    ) -> usize {
         let Some(changes) = packet.into_changes() else {
-            return;
+            return 0;
         };
-        meter.took(changes.len());
+        let rows = changes.len();
+        meter.took(rows);
         let epoch = *capability.least().expect("epochs are totally ordered");
         let pending = self.0.entry(epoch).or_insert_with(|| {
             let capabilities = (0..outputs).map(|output| capability.retain_least(output));
@@ -363,7 +379,12 @@ impl Stash {
             )
         });
         pending.queue.push_back((input, changes));
+        rows
     }
+}
+
+fn rows_of(queue: &VecDeque<(usize, Changes)>) -> usize {
+    queue.iter().map(|(_, changes)| changes.len()).sum()
 }
 
 /// What an operator gives in one turn.
@@ -397,6 +418,7 @@ impl Work<'_> {
     /// Whether all that has come is taken.
     fn run(&self, queue: &mut VecDeque<(usize, Changes)>, pace: &mut Pace, results: &mut Results) -> bool {
         let outcome = guarded(|| {
+            self.kernel.borrow_mut().begin(self.epoch);
             let done = self.take(queue, pace, results)?;
             if !self.status.is_failed() {
                 let mut kernel = self.kernel.borrow_mut();
