@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt3
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{and, filter_record_batch, take};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use cenote_statestore::{Changes, Epoch, Error, KeyIndex, Result, RowStore, TableSchema, hash_rows};
+use cenote_statestore::{Changes, Epoch, Error, KeyIndex, NO_SLOT, Result, RowStore, TableSchema, hash_rows};
 use std::sync::Arc;
 
 /// State and logic of one aggregation on one worker.
@@ -100,18 +100,17 @@ impl AggregateKernel {
             .collect();
         let hashes = hash_rows(&columns, changes.len());
         let view = RowStore::view(0..columns.len(), &columns);
-        let mut groups = Vec::with_capacity(changes.len());
-        for (row, hash) in hashes.iter().enumerate() {
+        let (mut groups, rows) = (Vec::new(), (0..changes.len() as u32).collect::<Vec<_>>());
+        self.keys.find_all(&self.index, &hashes, &view, &rows, &mut groups);
+        for (row, group) in groups.iter_mut().enumerate().filter(|(_, group)| **group == NO_SLOT) {
+            // An earlier row may have added it.
             let keys = &self.keys;
-            let group = match self.index.find(*hash, |slot| keys.equals(slot, &view, row)) {
-                Some(group) => group,
-                None => {
-                    let group = self.add_group(*hash);
-                    self.keys.write_one(group, &view, row);
-                    group
-                }
-            };
-            groups.push(group);
+            let found = self.index.find(hashes[row], |slot| keys.equals(slot, &view, row));
+            *group = found.unwrap_or_else(|| {
+                let group = self.add_group(hashes[row]);
+                self.keys.write_one(group, &view, row);
+                group
+            });
         }
         groups
     }
@@ -185,11 +184,15 @@ impl AggregateKernel {
     }
 
     fn forget_empty_groups(&mut self, dirty: &[u32]) {
-        for group in dirty {
-            if !self.has_result(*group) {
-                self.index.remove(*group);
-                self.keys.release(*group);
-            }
+        let empty: Vec<u32> = dirty.iter().copied().filter(|group| !self.has_result(*group)).collect();
+        if empty.is_empty() {
+            return;
+        }
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let hashes = hash_rows(&self.keys.gather(&all, &empty), empty.len());
+        for (group, hash) in empty.iter().zip(hashes) {
+            self.index.remove(hash, *group);
+            self.keys.release(*group);
         }
     }
 

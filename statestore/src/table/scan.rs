@@ -81,13 +81,13 @@ impl Scan {
     fn next_slots(&mut self, rows_max: usize) -> Result<Option<(Vec<arrow::array::ArrayRef>, usize)>> {
         let shard = self.table.shards[self.shard].read();
         shard.check(self.pin.epoch())?;
-        let end = shard.rows().slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
-        let mut slots = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
-        while self.slot < end && slots.len() < rows_max {
-            if shard.visible(self.slot, self.pin.epoch()) {
-                let wanted = shard.weight(self.slot) - self.repeated;
-                let room = (rows_max - slots.len()) as i64;
-                slots.extend(std::iter::repeat_n(self.slot, wanted.min(room) as usize));
+        let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+        let mut places = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
+        while self.slot < end && places.len() < rows_max {
+            if let Some(version) = shard.version_at(self.slot, self.pin.epoch()) {
+                let wanted = version.weight - self.repeated;
+                let room = (rows_max - places.len()) as i64;
+                places.extend(std::iter::repeat_n(version.place, wanted.min(room) as usize));
                 if wanted > room {
                     self.repeated += room;
                     break;
@@ -96,10 +96,13 @@ impl Scan {
             self.repeated = 0;
             self.slot += 1;
         }
-        if self.slot >= shard.rows().slots() {
+        if self.slot >= shard.slots() {
             self.shard += 1;
             self.slot = 0;
         }
-        Ok((!slots.is_empty()).then(|| (shard.rows().gather(&self.projection, &slots), slots.len())))
+        if places.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((shard.gather(&self.projection, &places)?, places.len())))
     }
 }
