@@ -7,7 +7,9 @@
 //! 3. A commit is on disk before any worker, and so any reader, sees it.
 //! 4. Batches of a source that are sealed together ([`Sealing::WithNext`]) are in one epoch, which is open until something
 //!    else asks for its end: any other commit, a read of state, the end of the engine.
-//! 5. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
+//! 5. Epochs of sources grow with what has queued up: a batch is an epoch of its own while the views keep up, and waits for
+//!    others of its source while they are behind.
+//! 6. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
 //!
 //! # Not here
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
@@ -38,6 +40,10 @@ const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
 
 /// Epochs handed to the workers that not every view has finished.
 const EPOCHS_IN_FLIGHT_MAX: u64 = 16 * 1024;
+
+/// Epochs of sources that the views may be behind with before batches wait, to be of one epoch when their turn comes:
+/// one to work on, and one to go on with.
+const SOURCE_EPOCHS_MAX: usize = 2;
 
 /// Requests taken into one group, which shares an fsync.
 const GROUP_MAX: usize = 1024;
@@ -175,6 +181,12 @@ pub struct RetentionRule {
 
 pub(crate) struct Committer {
     pub(crate) requests: Receiver<Request>,
+    /// Has a token after the visible epoch has moved.
+    pub(crate) visible_moved: Receiver<()>,
+    /// Batches of sources that wait for views to catch up.
+    pub(crate) held: VecDeque<Request>,
+    /// Epochs of sources that are not visible yet.
+    pub(crate) source_epochs: VecDeque<Epoch>,
     pub(crate) tables: Tables,
     pub(crate) views: BTreeMap<CollectionId, Arc<VersionedTable>>,
     pub(crate) workers: Vec<WorkerPort>,
@@ -203,14 +215,8 @@ struct Prepared {
 
 impl Committer {
     pub(crate) fn run(mut self) {
-        while let Ok(first) = self.requests.recv() {
-            let mut group = vec![first];
-            while group.len() < GROUP_MAX
-                && let Ok(next) = self.requests.try_recv()
-            {
-                group.push(next);
-            }
-            if !self.take_group(merge_sources(group)) {
+        while let Some(group) = self.next_group() {
+            if !self.take_group(group) {
                 break;
             }
             self.workers.iter().for_each(WorkerPort::wake);
@@ -223,6 +229,47 @@ impl Committer {
         }
         if let Some(Err(error)) = self.log.take().map(Log::close) {
             tracing::error!("the log has no mark of its end: {}", error.render());
+        }
+    }
+
+    /// Waits for requests that can be taken now.
+    ///
+    /// # Returns
+    /// `None`: nobody is left who could ask.
+    fn next_group(&mut self) -> Option<Vec<Request>> {
+        let mut group = Vec::new();
+        if self.held.is_empty() {
+            self.put(self.requests.recv().ok()?, &mut group);
+        } else {
+            crossbeam_channel::select! {
+                recv(self.requests) -> request => self.put(request.ok()?, &mut group),
+                recv(self.visible_moved) -> _ => {}
+            }
+        }
+        while group.len() + self.held.len() < GROUP_MAX
+            && let Ok(next) = self.requests.try_recv()
+        {
+            self.put(next, &mut group);
+        }
+        let visible = self.progress.visible();
+        while self.source_epochs.front().is_some_and(|epoch| *epoch <= visible) {
+            self.source_epochs.pop_front();
+        }
+        let ends = group.iter().any(|request| matches!(request, Request::Shutdown));
+        if ends || self.source_epochs.len() < SOURCE_EPOCHS_MAX {
+            group.splice(..0, merge_sources(self.held.drain(..)));
+        }
+        Some(group)
+    }
+
+    /// Puts a request where it waits for its turn: batches of sources apart, others in the group.
+    fn put(&mut self, request: Request, group: &mut Vec<Request>) {
+        match request {
+            Request::Source {
+                sealing: Sealing::AtOnce,
+                ..
+            } => self.held.push_back(request),
+            _ => group.push(request),
         }
     }
 
@@ -256,6 +303,7 @@ impl Committer {
                 }
                 Request::Source { commit, permit, .. } => match self.prepare(commit) {
                     Ok(done) => {
+                        self.source_epochs.push_back(done.epoch);
                         prepared.push(done);
                         permits.push(permit);
                     }
@@ -556,28 +604,33 @@ impl Committer {
     }
 }
 
-/// Joins commits of the same source that stand next to each other into one epoch.
-fn merge_sources(group: Vec<Request>) -> Vec<Request> {
-    let mut merged: Vec<Request> = Vec::with_capacity(group.len());
-    for request in group {
-        match (merged.last_mut(), request) {
-            (
-                Some(Request::Source {
-                    source: last,
-                    commit: into,
-                    ..
-                }),
-                Request::Source {
-                    source,
-                    commit,
-                    sealing: Sealing::AtOnce,
-                    permit,
-                },
-            ) if *last == source => {
-                into.absorb(commit);
-                drop(permit);
-            }
-            (_, request) => merged.push(request),
+/// Joins the batches of each source into one epoch, in the order that the sources' first batches came.
+fn merge_sources(batches: impl Iterator<Item = Request>) -> Vec<Request> {
+    let mut merged: Vec<Request> = Vec::new();
+    for request in batches {
+        let Request::Source {
+            source, commit, permit, ..
+        } = request
+        else {
+            merged.push(request);
+            continue;
+        };
+        let earlier = merged.iter_mut().find_map(|earlier| match earlier {
+            Request::Source {
+                source: its,
+                commit: into,
+                ..
+            } if *its == source => Some(into),
+            _ => None,
+        });
+        match earlier {
+            Some(into) => into.absorb(commit),
+            None => merged.push(Request::Source {
+                source,
+                commit,
+                sealing: Sealing::AtOnce,
+                permit,
+            }),
         }
     }
     merged

@@ -133,13 +133,17 @@ impl Recovered {
 
     /// Starts the threads.
     pub fn start(self) -> Result<Engine> {
-        let progress = Arc::new(Progress::new(self.epoch));
+        let (progress, visible_moved) = Progress::new(self.epoch);
+        let progress = Arc::new(progress);
         let workers = self.config.workers.max(1);
         let (ports, mut threads) = worker::start(workers, progress.clone())?;
         let (requests, receiver) = crossbeam_channel::bounded(REQUESTS_MAX);
         let first_worker = ports[0].clone();
         let committer = Committer {
             requests: receiver,
+            visible_moved,
+            held: VecDeque::new(),
+            source_epochs: VecDeque::new(),
             tables: self.tables,
             views: BTreeMap::new(),
             workers: ports,

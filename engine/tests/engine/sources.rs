@@ -2,6 +2,7 @@
 
 use crate::database::Database;
 use crate::plan::CollectionId;
+use crate::plans::Plan;
 use crate::rows::{Cell, Row, batch};
 use crate::views::{by_person, create_tables, orders, paid, rich};
 use arrow::array::AsArray;
@@ -48,6 +49,40 @@ fn a_fed_table_has_all_rows_and_drain_waits_for_them() {
         .now()
         .insert(orders, (0..1000).map(|id| (order(id), 1)).collect());
     assert_eq!(database.contents(view, after), database.everything(after.0)[&view]);
+}
+
+/// A view that is slower than its source: batches that wait for it become one epoch.
+#[test]
+fn epochs_of_a_source_grow_while_views_are_behind() {
+    let mut database = Database::start(1);
+    let source = CollectionId(900);
+    let mut plan = Plan::default();
+    let input = plan.input(source, &orders());
+    plan.filter(input, |_| {
+        std::thread::sleep(std::time::Duration::from_micros(300));
+        true
+    });
+    let view = database.create_view(plan.view("slow", None));
+    database.wait();
+    let before = database.last();
+    let feed = database.engine.source_feed(source, Sealing::AtOnce);
+    for number in 0..100 {
+        let rows: Vec<Row> = (number * 10..number * 10 + 10).map(order).collect();
+        let commit = Commit {
+            passing: vec![(source, batch(&orders(), &rows))],
+            ..Commit::default()
+        };
+        feed.send(commit).unwrap();
+    }
+    feed.drain().unwrap();
+    let end = database
+        .runtime
+        .block_on(database.engine.commit(Commit::default()))
+        .unwrap();
+    database.runtime.block_on(database.engine.wait_visible(end)).unwrap();
+    let epochs = end.0 - before.0 - 1;
+    assert!((2..60).contains(&epochs), "{epochs} epochs of 100 batches");
+    assert_eq!(database.contents(view, end).len(), 1000);
 }
 
 #[test]
