@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use timely::container::NoopBuilder;
-use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
 use timely::dataflow::operators::core::Concatenate;
 use timely::dataflow::operators::core::input::Handle as TimelyInput;
 use timely::dataflow::operators::generic::OutputBuilder;
@@ -91,13 +91,15 @@ struct Site<'scope> {
     keeps_errors: bool,
 }
 
+/// A stream, and the columns that its rows are distributed by; `None`: they are on the right worker.
+type Placed<'scope> = (PacketStream<'scope>, Option<Vec<usize>>);
+
 /// A stateful operator to be placed in a dataflow.
 struct Stateful<'scope> {
     /// The node whose meter counts its work.
     node: usize,
     name: &'static str,
-    /// Streams, each with the columns that rows are distributed by.
-    inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
+    inputs: Vec<Placed<'scope>>,
     kernel: SharedKernel,
 }
 
@@ -128,14 +130,24 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         streams.rows.push(stream);
     }
     // A row's deletion must meet its insertion, whichever workers they come from.
-    let inputs = vec![(streams.rows[plan.root].clone(), plan.table.identity())];
+    let identity = plan.table.identity();
     let published = request.is_followed.then(|| built.published.clone());
-    let kernel = Publish::new(request.table.clone(), worker, request.is_followed, published);
+    // The last operator's own state has the view's rows by their key: its output is net, and on the right worker.
+    let is_last_state =
+        matches!(&plan.nodes[plan.root], Node::Aggregate(node) if identity.iter().copied().eq(0..node.keys.len()));
+    let kernel = Publish::new(
+        request.table.clone(),
+        worker,
+        request.is_followed,
+        is_last_state,
+        published,
+    );
+    let inputs = vec![(streams.rows[plan.root].clone(), (!is_last_state).then_some(identity))];
     site.publish(&built.probe, plan.nodes.len(), inputs, kernel);
     if let Some(table) = &request.errors {
         let errors = site.scope.concatenate(streams.errors);
-        let inputs = vec![(errors, table.schema().identity())];
-        let kernel = Publish::new(table.clone(), worker, request.is_followed, None);
+        let inputs = vec![(errors, Some(table.schema().identity()))];
+        let kernel = Publish::new(table.clone(), worker, request.is_followed, false, None);
         site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
     }
     Ok(built)
@@ -176,15 +188,15 @@ impl<'scope> Site<'scope> {
             Node::Aggregate(node) => {
                 let owner = shard_of(hash_rows(&[], 1)[0], self.scope.peers());
                 let kernel = AggregateKernel::new(node, owner == self.scope.index());
-                (vec![(rows(node.input), node.keys.clone())], shared(kernel))
+                (vec![(rows(node.input), Some(node.keys.clone()))], shared(kernel))
             }
             Node::Join(node) => {
-                let left = (rows(node.left), node.left_keys.clone());
-                let right = (rows(node.right), node.right_keys.clone());
+                let left = (rows(node.left), Some(node.left_keys.clone()));
+                let right = (rows(node.right), Some(node.right_keys.clone()));
                 (vec![left, right], shared(JoinKernel::new(node)))
             }
             Node::TopN(node) => {
-                let inputs = vec![(rows(node.input), node.partition.clone())];
+                let inputs = vec![(rows(node.input), Some(node.partition.clone()))];
                 (inputs, shared(TopNKernel::new(node)?))
             }
         };
@@ -210,13 +222,7 @@ impl<'scope> Site<'scope> {
         stream
     }
 
-    fn publish(
-        &self,
-        probe: &ProbeHandle<u64>,
-        node: usize,
-        inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
-        kernel: Publish,
-    ) {
+    fn publish(&self, probe: &ProbeHandle<u64>, node: usize, inputs: Vec<Placed<'scope>>, kernel: Publish) {
         let kernel = shared(kernel);
         let operator = Stateful {
             node,
@@ -241,11 +247,18 @@ impl<'scope> Site<'scope> {
         let activator = self.scope.activator_for(builder.operator_info().address);
         let mut readers: Vec<Reader> = Vec::new();
         for (index, (stream, keys)) in operator.inputs.into_iter().enumerate() {
-            let pact = DistributorPact(move |_peers: usize| HashDistributor::new(keys));
-            let mut input = builder.new_input(stream, pact);
-            readers.push(Box::new(move |sink| {
-                input.for_each(|capability, packet| sink(capability, std::mem::take(packet)));
-            }));
+            macro_rules! reader {
+                ($pact:expr) => {{
+                    let mut input = builder.new_input(stream, $pact);
+                    readers.push(Box::new(move |sink| {
+                        input.for_each(|capability, packet| sink(capability, std::mem::take(packet)));
+                    }));
+                }};
+            }
+            match keys {
+                Some(keys) => reader!(DistributorPact(move |_peers: usize| HashDistributor::new(keys))),
+                None => reader!(Pipeline),
+            }
             builder.set_notify_for(index, FrontierInterest::IfCapability);
         }
         let (output, stream) = builder.new_output();

@@ -18,6 +18,8 @@ pub(super) struct Publish {
     table: Arc<VersionedTable>,
     worker: usize,
     applies_early: bool,
+    /// Whether what it is given is net, and has the deletion of a key before its insertion.
+    is_given_net: bool,
     epoch: Epoch,
     pending: Vec<Changes>,
     /// Rows of the pending insertions, where they may be applied early.
@@ -31,10 +33,12 @@ impl Publish {
         table: Arc<VersionedTable>,
         worker: usize,
         is_followed: bool,
+        is_given_net: bool,
         published: Option<Published>,
     ) -> Publish {
         Publish {
             applies_early: !is_followed && table.is_multiset(),
+            is_given_net,
             table,
             worker,
             epoch: Epoch::ZERO,
@@ -43,9 +47,7 @@ impl Publish {
             published,
         }
     }
-}
 
-impl Publish {
     /// Applies what is pending, or its insertions only.
     fn apply(&mut self, insertions_only: bool) -> Result<()> {
         let (now, later) = std::mem::take(&mut self.pending)
@@ -53,12 +55,17 @@ impl Publish {
             .partition(|changes: &Changes| !insertions_only || changes.weights().is_insertion());
         (self.pending, self.waiting) = (later, 0);
         let columns = self.table.schema().columns.clone();
-        let changes = Changes::concat(&columns, &now)?.consolidate()?;
-        let rows = Changes::relabel(changes.rows().clone(), columns)?;
-        let changes = changes.with_rows(rows);
-        self.table.apply(self.worker, self.epoch, &changes)?;
-        if let Some(published) = &self.published {
-            published.borrow_mut().push_back((self.epoch.0, changes));
+        let net = match self.is_given_net {
+            true => now,
+            false => vec![Changes::concat(&columns, &now)?.consolidate()?],
+        };
+        for changes in net {
+            let rows = Changes::relabel(changes.rows().clone(), columns.clone())?;
+            let changes = changes.with_rows(rows);
+            self.table.apply(self.worker, self.epoch, &changes)?;
+            if let Some(published) = &self.published {
+                published.borrow_mut().push_back((self.epoch.0, changes));
+            }
         }
         Ok(())
     }
