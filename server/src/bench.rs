@@ -23,6 +23,7 @@ mod subject;
 mod views;
 mod yardstick;
 
+use crate::cli::promised;
 use cenote_statestore::{Error, Result};
 use clap::Subcommand;
 use std::future::Future;
@@ -47,6 +48,13 @@ enum Benchmark {
     Views(views::Options),
     Growth(growth::Options),
     ServeFile(serve_file::Options),
+    /// Nexmark's queries q0 to q22 (not supported yet)
+    #[command(
+        after_help = "Example:\n  cenote bench q5",
+        aliases = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11", "q12", "q13", "q14", "q15", "q16", "q17",
+                   "q18", "q19", "q20", "q21", "q22"]
+    )]
+    Nexmark(promised::Arguments),
 }
 
 /// Runs one benchmark and prints its line.
@@ -62,6 +70,7 @@ pub fn bench(options: BenchOptions) -> Result<()> {
         Benchmark::Views(options) => views::run(&options)?,
         Benchmark::Growth(options) => growth::run(&options)?,
         Benchmark::ServeFile(options) => return serve_file::run(&options),
+        Benchmark::Nexmark(_) => return promised::refuse("bench nexmark"),
     };
     println!("{line}");
     Ok(())

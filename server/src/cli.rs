@@ -8,7 +8,7 @@
 mod interrupt;
 mod output;
 mod progress;
-mod promised;
+pub(crate) mod promised;
 mod run;
 mod serve;
 mod settings;

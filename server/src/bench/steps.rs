@@ -77,24 +77,29 @@ impl Options {
     }
 
     /// Epochs of one size; `from` is the number of their first row.
-    fn steps(&self, size: u64, from: u64) -> Result<Stretch> {
+    fn steps(&self, size: u64, from: u64) -> Result<Vec<RecordBatch>> {
         let epochs = (self.rows / size.max(1)).clamp(EPOCHS_MIN, EPOCHS_MAX);
         let generator = self.generator();
-        let batches = generator.batches(from..from + epochs * size, size as usize);
-        let batches = batches.collect::<Result<Vec<RecordBatch>>>()?;
-        Ok(Stretch::of(batches, Pace::EpochEach))
+        generator.batches(from..from + epochs * size, size as usize).collect()
     }
 
-    fn feed(&self) -> Result<Batches> {
-        let mut stretches = vec![self.loading()];
-        let mut from = 0;
+    /// The epochs of each size.
+    fn prepared(&self) -> Result<Vec<Vec<RecordBatch>>> {
+        let (mut prepared, mut from) = (Vec::new(), 0);
         for size in self.sizes.iter().filter(|size| **size > 0) {
-            stretches.push(self.steps(*size, from)?);
+            prepared.push(self.steps(*size, from)?);
             from += EPOCHS_MAX.max(self.rows / size) * size;
         }
+        Ok(prepared)
+    }
+
+    fn feed(&self, prepared: &[Vec<RecordBatch>]) -> Batches {
+        let steps = prepared
+            .iter()
+            .map(|batches| Stretch::of(batches.clone(), Pace::EpochEach));
         let mut feed = Batches::default();
-        feed.add("s", stretches);
-        Ok(feed)
+        feed.add("s", std::iter::once(self.loading()).chain(steps).collect());
+        feed
     }
 
     /// Statements that make the input and the view.
@@ -113,13 +118,16 @@ impl Options {
 pub fn run(options: &Options) -> Result<Value> {
     block_on(async {
         let before = resident_bytes()?;
-        let feed = options.feed()?;
-        let prepared = resident_bytes()? - before.min(resident_bytes()?);
+        // Held until the memory has been measured, so that they can be taken off it.
+        let prepared = options.prepared()?;
+        let prepared_bytes = resident_bytes()?.saturating_sub(before);
+        let feed = options.feed(&prepared);
         let mut subject = Subject::open(usize::from(options.workers), options.retain_epochs, feed).await?;
         subject.run(&options.script()).await?;
         subject.release();
         subject.wait().await?;
         let resident = resident_bytes()?;
+        drop(prepared);
         let measured = subject.measured("s");
         check(options, &mut subject, &measured).await?;
         subject.close().await?;
@@ -127,7 +135,7 @@ pub fn run(options: &Options) -> Result<Value> {
             "bench": "steps", "groups": options.groups, "workers": options.workers, "deletes": options.deletes,
             "retain_epochs": options.retain_epochs, "query": options.query(),
             "load": line(&measured[0]), "steps": measured[1..].iter().map(line).collect::<Vec<_>>(),
-            "prepared_bytes": prepared, "resident_bytes": resident,
+            "prepared_bytes": prepared_bytes, "resident_bytes": resident,
         }))
     })
 }

@@ -34,7 +34,7 @@ pub struct Options {
     workers: u16,
 }
 
-/// Different keys of all views together.
+/// Groups of all views together, so that only the number of views differs.
 const KEYS: u64 = 10_000;
 
 /// Measures every number of views, one after the other.
@@ -56,7 +56,7 @@ fn batches(options: &Options, views: u64) -> Result<Vec<RecordBatch>> {
         schema: data::schema(&["g", "k", "v"]),
         columns: vec![
             |row, shape| (data::scramble(row) % shape.keys) as i64,
-            |row, _| (data::scramble(!row) % KEYS) as i64,
+            |row, shape| (data::scramble(!row) % (KEYS / shape.keys).max(1)) as i64,
             data::amount,
         ],
         shape: Shape { keys: views },

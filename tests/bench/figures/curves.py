@@ -1,4 +1,6 @@
 """Curves, not points: CPU against groups, workers, views and epochs; memory against groups and kept epochs; lookups against load."""
+import math
+
 from .engine import bench
 from .outcome import as_text
 from .serving import lookup_curve
@@ -23,11 +25,16 @@ def mb(value):
     return f"{value / 1e6:,.0f}"
 
 
+def changed_per_row(groups, rows):
+    """Groups that an epoch changes for each of its rows, when rows choose groups at random."""
+    return groups * -math.expm1(-rows / groups) / rows
+
+
 def of_groups(growth):
-    rows = [("groups", "workers", "CPU us per row", "wall us per row", "CPU us per new group", "resident MB")]
+    rows = [("groups", "workers", "groups changed per row", "CPU us per row", "wall us per row", "CPU us per new group", "resident MB")]
     for point in growth["groups"]:
-        rows.append((f"{point['groups']:,}", point["workers"], f"{point['cpu_us_per_row']:.3f}",
-                     f"{point['wall_s'] * 1e6 / growth['rows']:.3f}", f"{point['load_cpu_us_per_row']:.3f}",
+        rows.append((f"{point['groups']:,}", point["workers"], f"{changed_per_row(point['groups'], growth['epoch_rows']):.2f}",
+                     f"{point['cpu_us_per_row']:.3f}", f"{point['wall_s'] * 1e6 / growth['rows']:.3f}", f"{point['load_cpu_us_per_row']:.3f}",
                      mb(point["resident_bytes"] - point["prepared_bytes"])))
     return as_text(rows)
 

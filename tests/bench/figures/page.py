@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 from harness import binary, python_cache
@@ -15,6 +16,7 @@ from .outcome import REACH, as_text
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "benchmarks.md"
+LINE = 140
 PEERS = python_cache() / "bench" / "peers.json"
 
 METHOD = """- A figure is a ratio of two sides measured in one run, one after the other, alternating; the median of the runs is printed. Absolute
@@ -92,11 +94,11 @@ def knees():
 def write(lines, curves, a):
     known = knees()
     parts = ["# Benchmarks", "<!-- Written by `make bench ARGS=--write`; do not edit. What is said of each curve is in tests/bench/figures/knees.md. -->",
-             f"{datetime.date.today()}. {versions()}. {machine()}. Median of {a.reps}.", "## Figures", figures(lines)]
+             textwrap.fill(f"{datetime.date.today()}. {versions()}. {machine()}. Median of {a.reps}. {a.note or ''}", LINE), "## Figures", figures(lines)]
     if curves:
         parts.append("## Growth")
         for title, method, table in of_curves.as_sections(curves):
-            parts += [f"### {title}", method, f"```text\n{table}\n```", known.get(title, "").strip()]
+            parts += [f"### {title}", textwrap.fill(method, LINE), f"```text\n{table}\n```", known.get(title, "").strip()]
     parts += ["## Peers", peers(), "## Method", METHOD, "## Not comparable", NOT_COMPARABLE]
     PAGE.write_text("\n\n".join(part for part in parts if part) + "\n")
     return PAGE
