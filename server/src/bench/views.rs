@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// CPU of a row against the number of views on its source; CPU and memory of idle views
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  cenote bench views --counts 1,10,100,1000 --idle 10")]
 pub struct Options {
     /// Numbers of views; each takes its share of the rows by a condition
@@ -40,6 +40,13 @@ const KEYS: u64 = 10_000;
 /// Measures every number of views, one after the other.
 pub fn run(options: &Options) -> Result<Value> {
     block_on(async {
+        // The first pages and threads of the process are no view's.
+        let warm_up = Options {
+            rows: options.rows.div_ceil(10),
+            idle: 0,
+            ..options.clone()
+        };
+        point(&warm_up, 1).await?;
         let mut points = Vec::new();
         for views in options.counts.iter().filter(|views| **views > 0) {
             points.push(point(options, *views).await?);
