@@ -108,15 +108,6 @@ impl RowStore {
             .all(|(index, array)| self.columns[*index].equals(slot, array, row))
     }
 
-    /// As [`RowStore::equals`], for some of the view's columns only.
-    #[inline]
-    pub fn equals_in(&self, slot: u32, view: &RowView<'_>, row: usize, columns: &[usize]) -> bool {
-        columns.iter().all(|column| {
-            let (index, array) = &view.0[*column];
-            self.columns[*index].equals(slot, array, row)
-        })
-    }
-
     /// The slots of many keys, as [`KeyIndex::find_all`] gives them.
     ///
     /// # Arguments

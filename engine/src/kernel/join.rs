@@ -100,12 +100,12 @@ impl JoinKernel {
         let mut taken = changes.len();
         let mut pairs = Pairs::default();
         let own_keys = RowStore::view(self.sides[1 - input].key_columns().iter().copied(), keys);
-        for (row, hash) in hashes.iter().enumerate() {
+        let other = &self.sides[1 - input];
+        for (row, head) in other.heads(hashes, &own_keys).into_iter().enumerate() {
             if !self.null_equals_null && own_keys.any_null(row) {
                 continue;
             }
-            let other = &self.sides[1 - input];
-            for slot in other.slots_of_key(*hash, &own_keys, row) {
+            for slot in other.slots_from(head) {
                 pairs.rows.push(row as u32);
                 pairs.slots.push(slot);
             }

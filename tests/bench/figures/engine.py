@@ -25,13 +25,15 @@ def pair(name, line, **more):
 
 
 def aggregate(a):
-    line = bench("aggregate", "--rows", a.rows, "--keys", a.groups, "--reps", a.reps)
-    return pair("aggregate", line, rows=line["rows"], keys=line["keys"])
+    sizes = ["aggregate", "--rows", a.rows, "--keys", a.groups, "--reps"]
+    line, server = bench(*sizes, a.reps), bench(*sizes, 1, "--server")
+    return pair("aggregate", line, rows=line["rows"], keys=line["keys"], as_server=server["ratio_cpu"])
 
 
 def join(a):
-    line = bench("join", "--left", a.left, "--right", a.right, "--reps", a.reps)
-    return pair("join", line, left=line["left"], right=line["right"])
+    sizes = ["join", "--left", a.left, "--right", a.right, "--reps"]
+    line, server = bench(*sizes, a.reps), bench(*sizes, 1, "--server")
+    return pair("join", line, left=line["left"], right=line["right"], as_server=server["ratio_cpu"])
 
 
 def memory(a):

@@ -24,8 +24,9 @@ METHOD = """- A figure is a ratio of two sides measured in one run, one after th
 - CPU seconds are those of the whole process, all threads, user and system; start-up is in them where a process is started (`w1`,
   `first_row`), planning is in them everywhere.
 - `aggregate`, `join`, `memory` and the curves run in the process of `cenote bench`: batches of 8,192 rows are made beforehand and handed to
-  the engine through the port that every connector uses; the view is made by SQL. They are fed as fast as the engine takes them, so that
-  epochs grow with the queue. The clock stops when the last row can be read. What the view holds is compared with what DataFusion
+  the engine through the port that every connector uses; the view is made by SQL. They are fed as fast as the engine takes them.
+  `aggregate` and `join` run as `cenote run` does, which publishes the rows at the end of its inputs; `as_server` is the same ratio
+  where every epoch is published on the way, and is kept, as in a server. The clock stops when the last row can be read. What the view holds is compared with what DataFusion
   answers; a difference ends the run.
 - `w1` compares its final rows with DuckDB's. Files are in the page cache.
 - Servers have a data folder: an append is on disk before it is answered. Clients run on the same machine and take CPU from the server."""

@@ -2,7 +2,7 @@
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use cenote_statestore::{Changes, Error, KeyIndex, Result, RowStore, RowView, hash_rows};
+use cenote_statestore::{Changes, Error, KeyIndex, NO_SLOT, Result, RowStore, RowView, hash_rows};
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
@@ -56,12 +56,24 @@ impl Side {
         self.rows.gather_rows(slots).columns().to_vec()
     }
 
-    /// The slots of a key, given by a view that sets key values beside this side's key columns.
-    pub(super) fn slots_of_key(&self, hash: u64, key: &RowView<'_>, row: usize) -> impl Iterator<Item = u32> {
-        let first = self.by_key.find(hash, |slot| self.rows.equals(slot, key, row));
-        std::iter::successors(first, |slot| {
+    /// The first slots of many keys, given by a view that sets key values beside this side's key columns; [`NO_SLOT`] for
+    /// a key that has none.
+    pub(super) fn heads(&self, hashes: &[u64], keys: &RowView<'_>) -> Vec<u32> {
+        self.find_all(&self.by_key, hashes, keys)
+    }
+
+    /// The slots of a key, from its first on.
+    pub(super) fn slots_from(&self, head: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(head).filter(|head| *head != NO_SLOT), |slot| {
             Some(self.next[*slot as usize]).filter(|next| *next != NONE)
         })
+    }
+
+    fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>) -> Vec<u32> {
+        let rows: Vec<u32> = (0..hashes.len() as u32).collect();
+        let mut found = Vec::new();
+        self.rows.find_all(index, hashes, view, &rows, &mut found);
+        found
     }
 
     /// Adds to match counts.
@@ -94,33 +106,67 @@ impl Side {
         matches: &[i64],
         stateful: &[bool],
     ) -> Result<()> {
-        let columns = changes.rows().columns().to_vec();
-        let row_hashes = hash_rows(&columns, changes.len());
-        let view = RowStore::view(0..columns.len(), &columns);
+        let columns = changes.rows().columns();
+        let row_hashes = hash_rows(columns, changes.len());
+        let view = RowStore::view(0..columns.len(), columns);
+        let keys = self.key_columns.iter().map(|key| &columns[*key]);
+        let keys = RowStore::view(self.key_columns.iter().copied(), keys);
+        let (found, heads) = (
+            self.find_all(&self.by_row, &row_hashes, &view),
+            self.heads(hashes, &keys),
+        );
+        self.touch_links(&heads);
+        // Until a slot is freed, what was found is still there; what was not may have been added by an earlier row.
+        let mut is_stale = false;
         for row in (0..changes.len()).filter(|row| stateful[*row]) {
             let weight = changes.weights().get(row);
-            match self
-                .by_row
-                .find(row_hashes[row], |slot| self.rows.equals(slot, &view, row))
-            {
+            let slot = match found[row] {
+                slot if slot != NO_SLOT && !is_stale => Some(slot),
+                _ => self
+                    .by_row
+                    .find(row_hashes[row], |slot| self.rows.equals(slot, &view, row)),
+            };
+            match slot {
                 Some(slot) => {
                     self.weights[slot as usize] += weight;
                     match self.weights[slot as usize] {
-                        0 => self.remove(slot, row_hashes[row], hashes[row]),
+                        0 => {
+                            self.remove(slot, row_hashes[row], hashes[row]);
+                            is_stale = true;
+                        }
                         left if left < 0 => return Err(missing()),
                         _ => {}
                     }
                 }
                 None if weight > 0 => {
+                    let head = match heads[row] {
+                        head if head != NO_SLOT && !is_stale => Some(head),
+                        _ => self
+                            .by_key
+                            .find(hashes[row], |first| self.rows.equals(first, &keys, row)),
+                    };
                     let slot = self.insert(&view, row, weight, matches[row]);
                     self.by_row.insert(row_hashes[row], slot);
-                    self.link(slot, hashes[row], &view, row);
+                    self.link(slot, hashes[row], head);
                 }
                 None if weight == 0 => {}
                 None => return Err(missing()),
             }
         }
         Ok(())
+    }
+
+    /// Reads what [`Side::link`] will write, so that it is in the cache by then: reads that do not depend on each other overlap.
+    fn touch_links(&self, heads: &[u32]) {
+        let seconds = heads
+            .iter()
+            .filter(|head| **head != NO_SLOT)
+            .map(|head| self.next[*head as usize]);
+        let seconds: Vec<u32> = seconds.filter(|second| *second != NONE).collect();
+        let touched = seconds
+            .iter()
+            .fold(0, |sum, second| sum ^ self.previous[*second as usize]);
+        std::hint::black_box(touched);
     }
 
     fn insert(&mut self, view: &RowView<'_>, row: usize, weight: i64, matches: i64) -> u32 {
@@ -144,13 +190,10 @@ impl Side {
     }
 
     /// Puts a slot behind the first of its key, or makes it the first.
-    fn link(&mut self, slot: u32, hash: u64, view: &RowView<'_>, row: usize) {
+    fn link(&mut self, slot: u32, hash: u64, head: Option<u32>) {
         let index = slot as usize;
         (self.next[index], self.previous[index]) = (NONE, NONE);
-        match self
-            .by_key
-            .find(hash, |first| self.rows.equals_in(first, view, row, &self.key_columns))
-        {
+        match head {
             None => self.by_key.insert(hash, slot),
             Some(first) => {
                 let second = std::mem::replace(&mut self.next[first as usize], slot);
@@ -189,9 +232,8 @@ impl Side {
                 let count = keys.first().map_or(0, |key| key.len());
                 let hashes = hash_rows(keys, count);
                 let view = RowStore::view(self.key_columns.iter().copied(), keys);
-                (0..count)
-                    .flat_map(|row| self.slots_of_key(hashes[row], &view, row).collect::<Vec<_>>())
-                    .collect()
+                let heads = self.heads(&hashes, &view);
+                heads.into_iter().flat_map(|head| self.slots_from(head)).collect()
             }
         };
         let mut columns = self.gather(&slots);
