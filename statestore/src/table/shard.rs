@@ -13,6 +13,9 @@ const LIVE: u64 = u64::MAX;
 /// Bytes of dead versions beyond which readers' pins no longer keep them.
 const PINNED_GARBAGE_BYTES_MAX: usize = 256 << 20;
 
+/// Slots that [`Shard::run_end`] looks at in one step.
+const RUN_STEP: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct Shard {
     rows: RowStore,
@@ -105,6 +108,30 @@ impl Shard {
     #[inline]
     pub(super) fn visible(&self, slot: u32, epoch: Epoch) -> bool {
         self.created[slot as usize] <= epoch.0 && epoch.0 < self.ended[slot as usize]
+    }
+
+    /// Where a run of slots ends whose versions are all seen at `epoch`, each once: exact to [`RUN_STEP`] slots, as
+    /// what lies in one step is looked at without a branch.
+    pub(super) fn run_end(&self, slots: Range<u32>, epoch: Epoch) -> u32 {
+        let mut at = slots.start as usize;
+        let end = slots.end as usize;
+        while at < end {
+            let step = at..(at + RUN_STEP).min(end);
+            let lives = self.created[step.clone()].iter().zip(&self.ended[step.clone()]);
+            let mut is_run = lives.fold(true, |all, (created, ended)| {
+                all & (*created <= epoch.0) & (epoch.0 < *ended)
+            });
+            if self.multiset {
+                is_run &= self.weights[step.clone()]
+                    .iter()
+                    .fold(true, |all, weight| all & (*weight == 1));
+            }
+            if !is_run {
+                break;
+            }
+            at = step.end;
+        }
+        at as u32
     }
 
     /// How many times the row of a slot counts.
