@@ -5,7 +5,11 @@
 //! 2. A commit is checked against the newest contents: a key that is there already (the primary one or another), or a row that another commit
 //!    changed since it was read, refuses the whole commit before anything is changed.
 //! 3. A commit is on disk before any worker, and so any reader, sees it.
-//! 4. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
+//! 4. Batches of a source that are sealed together ([`Sealing::WithNext`]) are in one epoch, which is open until something
+//!    else asks for its end: any other commit, a read of state, the end of the engine.
+//! 5. Epochs of sources grow with what has queued up: a batch is an epoch of its own while the views keep up, and waits for
+//!    others of its source while they are behind.
+//! 6. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
 //!
 //! # Not here
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
@@ -24,7 +28,7 @@ use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
 pub use keys::{RowKey, row_keys};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub(crate) use tables::Tables;
@@ -36,6 +40,10 @@ const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
 
 /// Epochs handed to the workers that not every view has finished.
 const EPOCHS_IN_FLIGHT_MAX: u64 = 16 * 1024;
+
+/// Epochs of sources that the views may be behind with before batches wait, to be of one epoch when their turn comes:
+/// one to work on, and one to go on with.
+const SOURCE_EPOCHS_MAX: usize = 2;
 
 /// Requests taken into one group, which shares an fsync.
 const GROUP_MAX: usize = 1024;
@@ -105,6 +113,9 @@ pub struct NewView {
     pub table: Arc<VersionedTable>,
     /// Where the errors of its rows go, if it can have any ([`ViewPlan::errors_table`]); with `None` they fail the view.
     pub errors: Option<Arc<VersionedTable>>,
+    /// Whether its changes are followed: by views that read it, or through the history of its table. If not, rows are
+    /// applied before the end of an epoch of very many.
+    pub is_followed: bool,
     /// What its sources passed on before, for those that keep no rows and run already.
     pub replays: BTreeMap<CollectionId, ReplayInput>,
 }
@@ -118,6 +129,7 @@ pub(crate) enum Request {
     Source {
         source: CollectionId,
         commit: Commit,
+        sealing: Sealing,
         permit: SourcePermit,
     },
     Peek {
@@ -136,7 +148,17 @@ pub(crate) struct PeekRequest {
     pub(crate) answers: mpsc::UnboundedSender<Result<Vec<RecordBatch>>>,
 }
 
+/// When the rows of a source's batch are sealed, so that they can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// At once, in an epoch of their own or with those that are queued behind them.
+    AtOnce,
+    /// With the next commit that is not of this kind: for rows whose way nobody watches. Only without a log.
+    WithNext,
+}
+
 /// A place in a source's queue; dropped when its batch is committed or refused.
+#[derive(Debug)]
 pub(crate) struct SourcePermit {
     pub(crate) free: Sender<()>,
     pub(crate) failure: Arc<std::sync::OnceLock<Error>>,
@@ -159,6 +181,12 @@ pub struct RetentionRule {
 
 pub(crate) struct Committer {
     pub(crate) requests: Receiver<Request>,
+    /// Has a token after the visible epoch has moved.
+    pub(crate) visible_moved: Receiver<()>,
+    /// Batches of sources that wait for views to catch up.
+    pub(crate) held: VecDeque<Request>,
+    /// Epochs of sources that are not visible yet.
+    pub(crate) source_epochs: VecDeque<Epoch>,
     pub(crate) tables: Tables,
     pub(crate) views: BTreeMap<CollectionId, Arc<VersionedTable>>,
     pub(crate) workers: Vec<WorkerPort>,
@@ -166,7 +194,10 @@ pub(crate) struct Committer {
     pub(crate) retention: Arc<Retention>,
     pub(crate) rule: RetentionRule,
     pub(crate) log: Option<Log>,
+    /// The newest epoch; not sealed yet if it is open.
     pub(crate) epoch: Epoch,
+    /// What the open epoch has touched so far.
+    pub(crate) open: Option<BTreeSet<CollectionId>>,
     pub(crate) in_flight: VecDeque<(Epoch, usize)>,
     pub(crate) rows_in_flight: usize,
     pub(crate) times: VecDeque<(Epoch, Instant)>,
@@ -184,25 +215,61 @@ struct Prepared {
 
 impl Committer {
     pub(crate) fn run(mut self) {
-        while let Ok(first) = self.requests.recv() {
-            let mut group = vec![first];
-            while group.len() < GROUP_MAX
-                && let Ok(next) = self.requests.try_recv()
-            {
-                group.push(next);
-            }
-            if !self.take_group(merge_sources(group)) {
+        while let Some(group) = self.next_group() {
+            if !self.take_group(group) {
                 break;
             }
             self.workers.iter().for_each(WorkerPort::wake);
             self.wait_for_room();
         }
+        self.seal_open();
         for worker in &self.workers {
             worker.send(Command::Shutdown);
             worker.wake();
         }
         if let Some(Err(error)) = self.log.take().map(Log::close) {
             tracing::error!("the log has no mark of its end: {}", error.render());
+        }
+    }
+
+    /// Waits for requests that can be taken now.
+    ///
+    /// # Returns
+    /// `None`: nobody is left who could ask.
+    fn next_group(&mut self) -> Option<Vec<Request>> {
+        let mut group = Vec::new();
+        if self.held.is_empty() {
+            self.put(self.requests.recv().ok()?, &mut group);
+        } else {
+            crossbeam_channel::select! {
+                recv(self.requests) -> request => self.put(request.ok()?, &mut group),
+                recv(self.visible_moved) -> _ => {}
+            }
+        }
+        while group.len() + self.held.len() < GROUP_MAX
+            && let Ok(next) = self.requests.try_recv()
+        {
+            self.put(next, &mut group);
+        }
+        let visible = self.progress.visible();
+        while self.source_epochs.front().is_some_and(|epoch| *epoch <= visible) {
+            self.source_epochs.pop_front();
+        }
+        let ends = group.iter().any(|request| matches!(request, Request::Shutdown));
+        if ends || self.source_epochs.len() < SOURCE_EPOCHS_MAX {
+            group.splice(..0, merge_sources(self.held.drain(..)));
+        }
+        Some(group)
+    }
+
+    /// Puts a request where it waits for its turn: batches of sources apart, others in the group.
+    fn put(&mut self, request: Request, group: &mut Vec<Request>) {
+        match request {
+            Request::Source {
+                sealing: Sealing::AtOnce,
+                ..
+            } => self.held.push_back(request),
+            _ => group.push(request),
         }
     }
 
@@ -225,8 +292,18 @@ impl Committer {
                 },
                 // What comes after a refused batch has later offsets: with it, the refused rows would be skipped at the next start.
                 Request::Source { permit, .. } if permit.failure.get().is_some() => {}
+                Request::Source {
+                    commit,
+                    permit,
+                    sealing: Sealing::WithNext,
+                    ..
+                } if self.log.is_none() => {
+                    self.release(std::mem::take(&mut prepared));
+                    self.take_open(commit, permit);
+                }
                 Request::Source { commit, permit, .. } => match self.prepare(commit) {
                     Ok(done) => {
+                        self.source_epochs.push_back(done.epoch);
                         prepared.push(done);
                         permits.push(permit);
                     }
@@ -236,6 +313,7 @@ impl Committer {
                 },
                 Request::Peek { peeks, reply } => {
                     self.release(std::mem::take(&mut prepared));
+                    self.seal_open();
                     peeks.into_iter().for_each(|peek| self.peek(peek));
                     let _ = reply.send(self.epoch);
                 }
@@ -256,6 +334,7 @@ impl Committer {
 
     /// Checks a commit, applies it to the tables held here and appends it to the log.
     fn prepare(&mut self, commit: Commit) -> Result<Prepared> {
+        self.seal_open();
         let epoch = self.epoch.next();
         let checked = self.tables.check(&commit, &self.retention)?;
         let changes_nothing = checked.is_empty() && commit.ddl.is_none();
@@ -285,6 +364,47 @@ impl Committer {
             drops: commit.drops,
             reply: None,
         })
+    }
+
+    /// Takes a batch into the open epoch.
+    fn take_open(&mut self, commit: Commit, permit: SourcePermit) {
+        let checked = match self.tables.check(&commit, &self.retention) {
+            Ok(checked) => checked,
+            Err(error) => {
+                let _ = permit.failure.set(error);
+                return;
+            }
+        };
+        if self.open.is_none() {
+            self.epoch = self.epoch.next();
+            self.open = Some(BTreeSet::new());
+        }
+        let mut changes = self
+            .tables
+            .apply(self.epoch, &checked)
+            .unwrap_or_else(|error| abort(&error));
+        let passing = commit.passing.into_iter();
+        changes.extend(passing.map(|(id, rows)| (id, Changes::insertions(rows))));
+        let permit = Arc::new(permit);
+        for (collection, changes) in changes {
+            if self.open.as_mut().is_some_and(|touched| touched.insert(collection)) {
+                self.workers.iter().for_each(|worker| {
+                    worker.send(Command::Open {
+                        epoch: self.epoch,
+                        collection,
+                    });
+                });
+            }
+            self.deal(self.epoch, collection, changes, Some(&permit));
+        }
+    }
+
+    /// Seals the open epoch, if there is one.
+    fn seal_open(&mut self) {
+        if let Some(touched) = self.open.take() {
+            let touched = touched.into_iter().collect();
+            self.seal(self.epoch, 0, &touched);
+        }
     }
 
     fn create_view(&mut self, view: NewView, epoch: Epoch) -> Result<Arc<CreateView>> {
@@ -326,6 +446,7 @@ impl Committer {
             meters,
             table,
             errors,
+            is_followed,
             replays,
         } = view;
         Ok(Arc::new(CreateView {
@@ -337,6 +458,7 @@ impl Committer {
             status,
             meters,
             snapshots,
+            is_followed,
             replays,
         }))
     }
@@ -383,10 +505,20 @@ impl Committer {
                 .for_each(|worker| worker.send(Command::CreateView(view.clone())));
         }
         for (collection, changes) in changes {
-            self.deal(epoch, collection, changes);
+            self.deal(epoch, collection, changes, None);
         }
         for worker in &self.workers {
             drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
+        }
+        self.seal(epoch, rows, &touched);
+        if let Some(reply) = reply {
+            let _ = reply.send(Ok(epoch));
+        }
+    }
+
+    /// Tells the workers that an epoch has all its rows.
+    fn seal(&mut self, epoch: Epoch, rows: usize, touched: &Arc<[CollectionId]>) {
+        for worker in &self.workers {
             worker.send(Command::Seal {
                 epoch,
                 touched: touched.clone(),
@@ -395,13 +527,13 @@ impl Committer {
         self.in_flight.push_back((epoch, rows));
         self.rows_in_flight += rows;
         self.times.push_back((epoch, Instant::now()));
-        if let Some(reply) = reply {
-            let _ = reply.send(Ok(epoch));
-        }
     }
 
     /// Deals rows out to the workers: small batches whole, large ones in slices.
-    fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes) {
+    ///
+    /// # Arguments
+    /// - `permit`: kept until the rows are taken by the views.
+    fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes, permit: Option<&Arc<SourcePermit>>) {
         let chunk = if self.workers.len() == 1 {
             changes.len().max(1)
         } else {
@@ -414,6 +546,7 @@ impl Committer {
                 epoch,
                 collection,
                 changes: part,
+                permit: permit.cloned(),
             });
         }
     }
@@ -471,23 +604,33 @@ impl Committer {
     }
 }
 
-/// Joins commits of the same source that stand next to each other into one epoch.
-fn merge_sources(group: Vec<Request>) -> Vec<Request> {
-    let mut merged: Vec<Request> = Vec::with_capacity(group.len());
-    for request in group {
-        match (merged.last_mut(), request) {
-            (
-                Some(Request::Source {
-                    source: last,
-                    commit: into,
-                    ..
-                }),
-                Request::Source { source, commit, permit },
-            ) if *last == source => {
-                into.absorb(commit);
-                drop(permit);
-            }
-            (_, request) => merged.push(request),
+/// Joins the batches of each source into one epoch, in the order that the sources' first batches came.
+fn merge_sources(batches: impl Iterator<Item = Request>) -> Vec<Request> {
+    let mut merged: Vec<Request> = Vec::new();
+    for request in batches {
+        let Request::Source {
+            source, commit, permit, ..
+        } = request
+        else {
+            merged.push(request);
+            continue;
+        };
+        let earlier = merged.iter_mut().find_map(|earlier| match earlier {
+            Request::Source {
+                source: its,
+                commit: into,
+                ..
+            } if *its == source => Some(into),
+            _ => None,
+        });
+        match earlier {
+            Some(into) => into.absorb(commit),
+            None => merged.push(Request::Source {
+                source,
+                commit,
+                sealing: Sealing::AtOnce,
+                permit,
+            }),
         }
     }
     merged

@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use timely::container::NoopBuilder;
-use timely::dataflow::channels::pact::DistributorPact;
+use timely::dataflow::channels::pact::{DistributorPact, Pipeline};
 use timely::dataflow::operators::core::Concatenate;
 use timely::dataflow::operators::core::input::Handle as TimelyInput;
 use timely::dataflow::operators::generic::OutputBuilder;
@@ -66,6 +66,8 @@ pub(crate) struct BuiltView {
     pub(crate) published: Published,
     /// The last epoch that the inputs of this worker have been sent rows of.
     pub(crate) reached: Rc<Cell<u64>>,
+    /// Rows that wait in its operators.
+    pub(crate) waiting: Rc<Cell<usize>>,
 }
 
 /// Where rows enter a built view.
@@ -84,17 +86,20 @@ struct Site<'scope> {
     meters: Arc<ViewMeters>,
     start: u64,
     reached: Rc<Cell<u64>>,
+    waiting: Rc<Cell<usize>>,
     /// Whether errors of rows have a place to go; else they fail the view.
     keeps_errors: bool,
 }
+
+/// A stream, and the columns that its rows are distributed by; `None`: they are on the right worker.
+type Placed<'scope> = (PacketStream<'scope>, Option<Vec<usize>>);
 
 /// A stateful operator to be placed in a dataflow.
 struct Stateful<'scope> {
     /// The node whose meter counts its work.
     node: usize,
     name: &'static str,
-    /// Streams, each with the columns that rows are distributed by.
-    inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
+    inputs: Vec<Placed<'scope>>,
     kernel: SharedKernel,
 }
 
@@ -107,6 +112,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         meters: request.meters.clone(),
         start: request.epoch.0,
         reached: Rc::new(Cell::new(request.epoch.0)),
+        waiting: Rc::default(),
         keeps_errors: request.errors.is_some(),
     };
     let mut built = BuiltView {
@@ -116,6 +122,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         kernels: BTreeMap::new(),
         published: Published::default(),
         reached: site.reached.clone(),
+        waiting: site.waiting.clone(),
     };
     let mut streams = Streams::default();
     for (id, node) in plan.nodes.iter().enumerate() {
@@ -123,13 +130,24 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         streams.rows.push(stream);
     }
     // A row's deletion must meet its insertion, whichever workers they come from.
-    let inputs = vec![(streams.rows[plan.root].clone(), plan.table.identity())];
-    let kernel = Publish::new(request.table.clone(), worker, Some(built.published.clone()));
+    let identity = plan.table.identity();
+    let published = request.is_followed.then(|| built.published.clone());
+    // The last operator's own state has the view's rows by their key: its output is net, and on the right worker.
+    let is_last_state =
+        matches!(&plan.nodes[plan.root], Node::Aggregate(node) if identity.iter().copied().eq(0..node.keys.len()));
+    let kernel = Publish::new(
+        request.table.clone(),
+        worker,
+        request.is_followed,
+        is_last_state,
+        published,
+    );
+    let inputs = vec![(streams.rows[plan.root].clone(), (!is_last_state).then_some(identity))];
     site.publish(&built.probe, plan.nodes.len(), inputs, kernel);
     if let Some(table) = &request.errors {
         let errors = site.scope.concatenate(streams.errors);
-        let inputs = vec![(errors, table.schema().identity())];
-        let kernel = Publish::new(table.clone(), worker, None);
+        let inputs = vec![(errors, Some(table.schema().identity()))];
+        let kernel = Publish::new(table.clone(), worker, request.is_followed, false, None);
         site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
     }
     Ok(built)
@@ -170,15 +188,15 @@ impl<'scope> Site<'scope> {
             Node::Aggregate(node) => {
                 let owner = shard_of(hash_rows(&[], 1)[0], self.scope.peers());
                 let kernel = AggregateKernel::new(node, owner == self.scope.index());
-                (vec![(rows(node.input), node.keys.clone())], shared(kernel))
+                (vec![(rows(node.input), Some(node.keys.clone()))], shared(kernel))
             }
             Node::Join(node) => {
-                let left = (rows(node.left), node.left_keys.clone());
-                let right = (rows(node.right), node.right_keys.clone());
+                let left = (rows(node.left), Some(node.left_keys.clone()));
+                let right = (rows(node.right), Some(node.right_keys.clone()));
                 (vec![left, right], shared(JoinKernel::new(node)))
             }
             Node::TopN(node) => {
-                let inputs = vec![(rows(node.input), node.partition.clone())];
+                let inputs = vec![(rows(node.input), Some(node.partition.clone()))];
                 (inputs, shared(TopNKernel::new(node)?))
             }
         };
@@ -204,13 +222,7 @@ impl<'scope> Site<'scope> {
         stream
     }
 
-    fn publish(
-        &self,
-        probe: &ProbeHandle<u64>,
-        node: usize,
-        inputs: Vec<(PacketStream<'scope>, Vec<usize>)>,
-        kernel: Publish,
-    ) {
+    fn publish(&self, probe: &ProbeHandle<u64>, node: usize, inputs: Vec<Placed<'scope>>, kernel: Publish) {
         let kernel = shared(kernel);
         let operator = Stateful {
             node,
@@ -235,11 +247,18 @@ impl<'scope> Site<'scope> {
         let activator = self.scope.activator_for(builder.operator_info().address);
         let mut readers: Vec<Reader> = Vec::new();
         for (index, (stream, keys)) in operator.inputs.into_iter().enumerate() {
-            let pact = DistributorPact(move |_peers: usize| HashDistributor::new(keys));
-            let mut input = builder.new_input(stream, pact);
-            readers.push(Box::new(move |sink| {
-                input.for_each(|capability, packet| sink(capability, std::mem::take(packet)));
-            }));
+            macro_rules! reader {
+                ($pact:expr) => {{
+                    let mut input = builder.new_input(stream, $pact);
+                    readers.push(Box::new(move |sink| {
+                        input.for_each(|capability, packet| sink(capability, std::mem::take(packet)));
+                    }));
+                }};
+            }
+            match keys {
+                Some(keys) => reader!(DistributorPact(move |_peers: usize| HashDistributor::new(keys))),
+                None => reader!(Pipeline),
+            }
             builder.set_notify_for(index, FrontierInterest::IfCapability);
         }
         let (output, stream) = builder.new_output();
@@ -250,7 +269,7 @@ impl<'scope> Site<'scope> {
             stream
         });
         let (status, meters, start) = (self.status.clone(), self.meters.clone(), self.start);
-        let (reached, mut stride) = (self.reached.clone(), ROWS_PER_PUSH);
+        let (reached, waiting, mut stride) = (self.reached.clone(), self.waiting.clone(), ROWS_PER_PUSH);
         let (node, kernel) = (operator.node, operator.kernel);
         builder.build(move |capabilities| {
             let mut stash = Stash::default();
@@ -261,7 +280,10 @@ impl<'scope> Site<'scope> {
             move |frontiers| {
                 let meter = meters.of(node);
                 for (index, reader) in readers.iter_mut().enumerate() {
-                    reader(&mut |capability, packet| stash.put(index, outputs.len(), capability, packet, meter));
+                    reader(&mut |capability, packet| {
+                        let rows = stash.put(index, outputs.len(), capability, packet, meter);
+                        waiting.set(waiting.get() + rows);
+                    });
                 }
                 let mut fuel = ROWS_PER_ACTIVATION;
                 while let Some(mut entry) = stash.0.first_entry() {
@@ -284,7 +306,9 @@ impl<'scope> Site<'scope> {
                         fuel: &mut fuel,
                         stride: &mut stride,
                     };
+                    let before = rows_of(&pending.queue);
                     let done = meter.timed(|| work.run(&mut pending.queue, &mut pace, &mut results));
+                    waiting.set(waiting.get() + rows_of(&pending.queue) - before);
                     results.rows.iter().for_each(|changes| meter.gave(changes.len()));
                     if let (1, Some(errors)) = (outputs.len(), results.errors.first()) {
                         status.fail(first_of(errors));
@@ -341,6 +365,10 @@ impl Pending {
 struct Stash(BTreeMap<u64, Pending>);
 
 impl Stash {
+    /// Keeps changes that have come.
+    ///
+    /// # Returns
+    /// How many rows they are.
     fn put(
         &mut self,
         input: usize,
@@ -348,11 +376,12 @@ impl Stash {
         capability: InputCapability<u64>,
         packet: Packet,
         meter: &OperatorMeter,
-    ) {
+    ) -> usize {
         let Some(changes) = packet.into_changes() else {
-            return;
+            return 0;
         };
-        meter.took(changes.len());
+        let rows = changes.len();
+        meter.took(rows);
         let epoch = *capability.least().expect("epochs are totally ordered");
         let pending = self.0.entry(epoch).or_insert_with(|| {
             let capabilities = (0..outputs).map(|output| capability.retain_least(output));
@@ -363,7 +392,12 @@ impl Stash {
             )
         });
         pending.queue.push_back((input, changes));
+        rows
     }
+}
+
+fn rows_of(queue: &VecDeque<(usize, Changes)>) -> usize {
+    queue.iter().map(|(_, changes)| changes.len()).sum()
 }
 
 /// What an operator gives in one turn.
@@ -397,6 +431,7 @@ impl Work<'_> {
     /// Whether all that has come is taken.
     fn run(&self, queue: &mut VecDeque<(usize, Changes)>, pace: &mut Pace, results: &mut Results) -> bool {
         let outcome = guarded(|| {
+            self.kernel.borrow_mut().begin(self.epoch);
             let done = self.take(queue, pace, results)?;
             if !self.status.is_failed() {
                 let mut kernel = self.kernel.borrow_mut();

@@ -1,6 +1,6 @@
 //! The engine's handle: starts and stops the threads, takes commits and reads.
 
-use crate::committer::{Commit, Committer, PeekRequest, Request, RetentionRule, SourcePermit, Tables};
+use crate::committer::{Commit, Committer, PeekRequest, Request, RetentionRule, Sealing, SourcePermit, Tables};
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::replay::{self, ReplayFeed, ReplayInput};
@@ -133,13 +133,17 @@ impl Recovered {
 
     /// Starts the threads.
     pub fn start(self) -> Result<Engine> {
-        let progress = Arc::new(Progress::new(self.epoch));
+        let (progress, visible_moved) = Progress::new(self.epoch);
+        let progress = Arc::new(progress);
         let workers = self.config.workers.max(1);
         let (ports, mut threads) = worker::start(workers, progress.clone())?;
         let (requests, receiver) = crossbeam_channel::bounded(REQUESTS_MAX);
         let first_worker = ports[0].clone();
         let committer = Committer {
             requests: receiver,
+            visible_moved,
+            held: VecDeque::new(),
+            source_epochs: VecDeque::new(),
             tables: self.tables,
             views: BTreeMap::new(),
             workers: ports,
@@ -148,6 +152,7 @@ impl Recovered {
             rule: self.config.retention,
             log: self.log,
             epoch: self.epoch,
+            open: None,
             in_flight: VecDeque::new(),
             rows_in_flight: 0,
             times: VecDeque::new(),
@@ -276,12 +281,13 @@ impl Engine {
     }
 
     /// A way for a source to commit its batches from its own thread.
-    pub fn source_feed(&self, source: CollectionId) -> SourceFeed {
+    pub fn source_feed(&self, source: CollectionId, sealing: Sealing) -> SourceFeed {
         let (free, places) = crossbeam_channel::bounded(SOURCE_BATCHES_MAX);
         (0..SOURCE_BATCHES_MAX).for_each(|_| free.send(()).expect("as many places as sends"));
         SourceFeed {
             requests: self.requests.clone(),
             source,
+            sealing,
             free,
             places,
             failure: Arc::default(),
@@ -306,6 +312,7 @@ impl Engine {
 pub struct SourceFeed {
     requests: Sender<Request>,
     source: CollectionId,
+    sealing: Sealing,
     free: Sender<()>,
     places: Receiver<()>,
     failure: Arc<OnceLock<Error>>,
@@ -329,12 +336,13 @@ impl SourceFeed {
             .send(Request::Source {
                 source: self.source,
                 commit,
+                sealing: self.sealing,
                 permit,
             })
             .map_err(|_| stopped())
     }
 
-    /// Waits until everything handed over is committed.
+    /// Waits until everything handed over is committed, or taken by the views where it is sealed later.
     ///
     /// # Errors
     /// A commit was refused, or the engine has stopped.

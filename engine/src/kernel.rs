@@ -27,6 +27,9 @@ use cenote_statestore::{Changes, Epoch, Result};
 
 /// An incremental operator with state.
 pub trait Kernel {
+    /// Changes of this epoch follow, after those of earlier ones.
+    fn begin(&mut self, _epoch: Epoch) {}
+
     /// Takes changes of the current epoch.
     ///
     /// # Arguments

@@ -31,7 +31,8 @@ mod status;
 mod worker;
 
 pub use committer::{
-    Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, TableWrite, is_row_numbered, row_keys, visible_columns,
+    Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, Sealing, TableWrite, is_row_numbered, row_keys,
+    visible_columns,
 };
 pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
 pub use meters::{OperatorFigures, ViewMeters};

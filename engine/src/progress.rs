@@ -1,6 +1,7 @@
 //! How far the dataflows have come: the epoch that readers may read, and the lag that writers wait for.
 
 use cenote_statestore::Epoch;
+use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
@@ -11,15 +12,22 @@ pub struct Progress {
     /// Every epoch up to here is finished by every view, those still being created included.
     finished: Mutex<Epoch>,
     finished_moved: Condvar,
+    /// Has a token after the visible epoch has moved.
+    moved: Sender<()>,
 }
 
 impl Progress {
-    pub(crate) fn new(epoch: Epoch) -> Progress {
-        Progress {
+    /// # Returns
+    /// It, and what the committer hears of the visible epoch by.
+    pub(crate) fn new(epoch: Epoch) -> (Progress, Receiver<()>) {
+        let (moved, hears) = crossbeam_channel::bounded(1);
+        let progress = Progress {
             visible: watch::Sender::new(epoch),
             finished: Mutex::new(epoch),
             finished_moved: Condvar::new(),
-        }
+            moved,
+        };
+        (progress, hears)
     }
 
     /// The newest epoch that every live view has sealed.
@@ -33,11 +41,15 @@ impl Progress {
     }
 
     pub(crate) fn publish(&self, visible: Epoch, finished: Epoch) {
-        self.visible.send_if_modified(|epoch| {
+        let has_moved = self.visible.send_if_modified(|epoch| {
             let moved = visible > *epoch;
             *epoch = visible.max(*epoch);
             moved
         });
+        if has_moved {
+            // A token that is there says it as well.
+            let _ = self.moved.try_send(());
+        }
         let mut now = self.finished.lock();
         if finished > *now {
             *now = finished;

@@ -11,6 +11,7 @@
 
 mod view;
 
+use crate::committer::SourcePermit;
 use crate::dataflow::BuiltInput;
 use crate::meters::ViewMeters;
 use crate::packet::Packet;
@@ -36,6 +37,9 @@ use view::View;
 /// Commands taken before the dataflows get their turn.
 const COMMANDS_PER_TURN: usize = 256;
 
+/// Rows that may wait in a view's operators before sources that feed an open epoch have to wait too.
+const ROWS_WAITING_MAX: usize = 256 * 1024;
+
 /// What a worker is told.
 #[derive(Clone)]
 pub(crate) enum Command {
@@ -46,6 +50,13 @@ pub(crate) enum Command {
         epoch: Epoch,
         collection: CollectionId,
         changes: Changes,
+        /// Kept until the views have taken the changes, where the epoch is open.
+        permit: Option<Arc<SourcePermit>>,
+    },
+    /// Changes of a collection come in an epoch that may stay open for long: what has come is worked on.
+    Open {
+        epoch: Epoch,
+        collection: CollectionId,
     },
     /// No more changes of this epoch follow; the collections that it touched.
     Seal {
@@ -72,6 +83,8 @@ pub(crate) struct CreateView {
     pub(crate) meters: Arc<ViewMeters>,
     /// Contents of each input before `epoch`; sources have none.
     pub(crate) snapshots: BTreeMap<CollectionId, InputSnapshot>,
+    /// Whether anything follows its changes ([`crate::NewView`]).
+    pub(crate) is_followed: bool,
     /// Rows of sources before `epoch`, which worker 0 takes for all.
     pub(crate) replays: BTreeMap<CollectionId, ReplayInput>,
 }
@@ -169,6 +182,8 @@ struct Worker {
     /// The views that read a collection.
     readers: BTreeMap<CollectionId, BTreeSet<CollectionId>>,
     sealed: Epoch,
+    /// Of batches that views may still have to take.
+    permits: Vec<Arc<SourcePermit>>,
     shutdown: bool,
 }
 
@@ -186,6 +201,7 @@ impl Worker {
             views,
             readers,
             sealed,
+            permits: Vec::new(),
             shutdown: false,
         }
     }
@@ -199,6 +215,9 @@ impl Worker {
             busy |= self.drive();
             busy |= self.settle();
             self.timely.step_or_park(busy.then_some(Duration::ZERO));
+            if !self.permits.is_empty() && self.views.values().all(|view| view.rows_waiting() < ROWS_WAITING_MAX) {
+                self.permits.clear();
+            }
         }
         let dataflows: Vec<usize> = self.views.values().map(View::dataflow).collect();
         self.views.clear();
@@ -229,7 +248,12 @@ impl Worker {
                 epoch,
                 collection,
                 changes,
-            } => self.offer(collection, epoch, &changes),
+                permit,
+            } => {
+                self.offer(collection, epoch, &changes);
+                self.permits.extend(permit);
+            }
+            Command::Open { epoch, collection } => self.touch(epoch, &[collection], true),
             Command::Seal { epoch, touched } => self.seal(epoch, &touched),
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
                 Some(view) => view.register(peek),
@@ -278,16 +302,21 @@ impl Worker {
         }
     }
 
-    /// Notes which views an epoch touches, directly or through other views.
     fn seal(&mut self, epoch: Epoch, touched: &[CollectionId]) {
         self.sealed = epoch;
+        self.touch(epoch, touched, false);
+    }
+
+    /// Notes which views an epoch touches, directly or through other views.
+    fn touch(&mut self, epoch: Epoch, touched: &[CollectionId], is_open: bool) {
         let (mut open, mut reached) = (touched.to_vec(), BTreeSet::new());
         while let Some(collection) = open.pop() {
             let readers = self.readers.get(&collection).into_iter().flatten();
             open.extend(readers.filter(|reader| reached.insert(**reader)));
         }
         for id in reached {
-            self.views.get_mut(&id).expect("a reader is a view").touch(epoch);
+            let view = self.views.get_mut(&id).expect("a reader is a view");
+            view.touch(epoch, is_open);
         }
     }
 

@@ -52,10 +52,28 @@ pub struct DatabaseConfig {
     /// Rows of a table fed by a replayable source without a primary key stay in the source and are read again when
     /// asked for, instead of being kept (`cenote run`).
     pub transient_tables: bool,
-    /// A SELECT waits until bounded sources are read to their end (`cenote run`).
-    pub selects_wait_for_sources: bool,
+    /// What a SELECT waits for.
+    pub answers: Answers,
     /// Memory that one ad-hoc query may use, in bytes.
     pub query_memory_bytes: usize,
+}
+
+/// What a SELECT answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// What is there now.
+    Current,
+    /// What is there when bounded sources are at their end; nobody watches how it comes (`cenote run`).
+    Final,
+    /// As `Final`, but each change on the way is told (`cenote run --changes`).
+    Changes,
+}
+
+impl Answers {
+    /// Whether a SELECT waits until bounded sources are read to their end.
+    pub(crate) fn wait_for_sources(self) -> bool {
+        self != Answers::Current
+    }
 }
 
 /// What a readable collection is.

@@ -5,7 +5,7 @@ mod drop;
 mod indexes;
 mod views;
 
-pub(crate) use views::OnRowError;
+pub(crate) use views::{OnRowError, RUN_HISTORY_BYTES};
 
 pub(crate) use drop::dropped_kind;
 pub(crate) use indexes::build;

@@ -273,7 +273,7 @@ impl Session {
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
         self.set_from_query(statement, ast)?;
-        if self.database.config().selects_wait_for_sources {
+        if self.database.config().answers.wait_for_sources() {
             return self.run_query(ast, as_of, parameters).await;
         }
         self.read(ast, as_of, parameters).await

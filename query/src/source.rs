@@ -9,14 +9,14 @@ mod told;
 pub(crate) use replay::Replays;
 
 use crate::catalog::{ERRORS, Table, errors_schema};
-use crate::database::Database;
+use crate::database::{Answers, Database};
 use crate::error::near;
 use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{BadRow, Offsets, Source, SourceBatch, SourceOutput, SourceRequest, StopToken};
-use cenote_engine::{Commit, OnConflict, SourceFeed, TableWrite};
+use cenote_engine::{Commit, OnConflict, Sealing, SourceFeed, TableWrite};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -283,13 +283,21 @@ impl Database {
         self.run_source(table, source)
     }
 
+    /// Nobody sees the way of rows whose end is waited for.
+    fn sealing_of(&self, source: &dyn Source) -> Sealing {
+        match source.is_bounded() && self.config().answers == Answers::Final {
+            true => Sealing::WithNext,
+            false => Sealing::AtOnce,
+        }
+    }
+
     fn run_source(self: &Arc<Self>, table: &Arc<Table>, source: Box<dyn Source>) -> Result<()> {
         let (id, name) = (table.definition.id, table.definition.name.clone());
         let progress = Arc::new(SourceProgress::new(name.clone(), source.is_bounded()));
         let told = self.errors_of(&name)?.iter().map(RecordBatch::num_rows).sum();
         let mut output = Output {
             table: table.clone(),
-            feed: self.engine().source_feed(id),
+            feed: self.engine().source_feed(id, self.sealing_of(&*source)),
             progress: progress.clone(),
             told: Told::new(told),
         };

@@ -499,6 +499,47 @@ impl Column {
         lists.decode(bytes, &self.data_type)
     }
 
+    /// The numbers of a column of 64 bits and those of an array, where neither has a NULL.
+    #[inline]
+    pub(crate) fn longs<'a>(&'a self, view: &'a ArrayView<'_>) -> Option<(&'a [i64], &'a [i64])> {
+        match (&self.values, &view.values) {
+            (Values::Long(values), ViewValues::Long(given)) if self.nulls.set == 0 && view.nulls.is_none() => {
+                Some((values, given))
+            }
+            _ => None,
+        }
+    }
+
+    /// Copies values of another column of the same type: slot `from[i]` there to slot `to[i]` here.
+    pub(crate) fn copy(&mut self, other: &Column, from: &[u32], to: &[u32]) {
+        fn copied<T: Copy>(values: &mut [T], given: &[T], from: &[u32], to: &[u32]) {
+            from.iter()
+                .zip(to)
+                .for_each(|(from, to)| values[*to as usize] = given[*from as usize]);
+        }
+        match (&mut self.values, &other.values) {
+            (Values::Byte(values), Values::Byte(given)) => copied(values, given, from, to),
+            (Values::Short(values), Values::Short(given)) => copied(values, given, from, to),
+            (Values::Int(values), Values::Int(given)) => copied(values, given, from, to),
+            (Values::Long(values), Values::Long(given)) => copied(values, given, from, to),
+            (Values::Wide(values), Values::Wide(given)) => copied(values, given, from, to),
+            (Values::Bytes(values), Values::Bytes(given)) | (Values::Lists(values, _), Values::Lists(given, _)) => {
+                from.iter()
+                    .zip(to)
+                    .for_each(|(from, to)| values.set(*to, given.get(*from)));
+            }
+            _ => panic!(
+                "a column of type {} was copied from one of another type",
+                self.data_type
+            ),
+        }
+        if other.nulls.set > 0 || self.nulls.set > 0 {
+            from.iter()
+                .zip(to)
+                .for_each(|(from, to)| self.nulls.assign(*to, other.nulls.get(*from)));
+        }
+    }
+
     /// Forgets a slot's value so that its memory can be reused.
     pub fn clear(&mut self, slot: u32) {
         if let Values::Bytes(values) | Values::Lists(values, _) = &mut self.values {

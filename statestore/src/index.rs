@@ -1,51 +1,121 @@
 //! Hash index from keys to slots.
 //!
-//! An entry is the slot number alone (4 bytes); the hash of each slot lies in a vector beside it, for
-//! growth of the table and for removal without the key at hand.
+//! # Layout
+//! One open-addressed array of 8-byte entries, a slot beside 32 bits of its key's hash: a probe reads one cache line of it,
+//! and goes on to the key's own columns only where the hash agrees. Entries stand in the order of their hashes, as far
+//! as collisions let them (linear probing, deletion by shifting back: Knuth, TAOCP 3, 6.4), so growing is one pass
+//! over both arrays.
+//!
+//! # Not here
+//! Keys, and whether two are equal: the caller knows where they are kept. A key's hash is the caller's to know, too.
 
-use hashbrown::HashTable;
+use std::hint::black_box;
 
-/// Maps hashed keys to slots. Equality is the caller's: it knows where keys are kept.
+/// Maps hashed keys to slots.
 #[derive(Debug, Default)]
 pub struct KeyIndex {
-    table: HashTable<u32>,
-    hashes: Vec<u32>,
+    /// The upper half of an entry is the hash, the lower the slot.
+    entries: Vec<u64>,
+    keys: usize,
 }
 
-/// The 32 bits kept of a hash, spread again to 64 so that both ends of it are used by the table.
+/// No entry: no slot has this number.
+const EMPTY: u64 = u64::MAX;
+
+/// Entries of the smallest array.
+const ENTRIES_MIN: usize = 16;
+
+/// Rows looked for at once, so that their memory accesses overlap.
+const BLOCK: usize = 64;
+
+/// Stands for a key that was not found.
+pub const NO_SLOT: u32 = u32::MAX;
+
 #[inline(always)]
-fn spread(short: u32) -> u64 {
-    (short as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn entry_of(hash: u64, slot: u32) -> u64 {
+    hash << 32 | slot as u64
+}
+
+/// Whether an entry has the hash's kept bits.
+#[inline(always)]
+fn has_hash(entry: u64, hash: u64) -> bool {
+    (entry >> 32) as u32 == hash as u32
 }
 
 #[inline(always)]
-fn short(hash: u64) -> u32 {
-    hash as u32
+fn home_of(hash: u64, entries: usize) -> usize {
+    ((hash as u32 as u64 * entries as u64) >> 32) as usize
 }
 
 impl KeyIndex {
     /// The slot whose key satisfies `equal`, among those of that hash.
     #[inline(always)]
-    pub fn find(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<u32> {
-        let short = short(hash);
-        self.table
-            .find(spread(short), |slot| {
-                self.hashes[*slot as usize] == short && equal(*slot)
-            })
-            .copied()
+    pub fn find(&self, hash: u64, equal: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.position(hash, equal).map(|position| self.entries[position] as u32)
+    }
+
+    #[inline(always)]
+    fn position(&self, hash: u64, mut equal: impl FnMut(u32) -> bool) -> Option<usize> {
+        let entries = self.entries.as_slice();
+        if entries.is_empty() {
+            return None;
+        }
+        let mut position = home_of(hash, entries.len());
+        loop {
+            let entry = entries[position];
+            if entry == EMPTY {
+                return None;
+            }
+            if has_hash(entry, hash) && equal(entry as u32) {
+                return Some(position);
+            }
+            position = after(position, entries.len());
+        }
+    }
+
+    /// Looks for many keys; the memory accesses of neighbours overlap.
+    ///
+    /// # Arguments
+    /// - `equal`: whether the key of a slot is that of a row.
+    /// - `found`: gets one slot per hash, [`NO_SLOT`] where there is none.
+    #[inline(always)]
+    pub fn find_all(&self, hashes: &[u64], mut equal: impl FnMut(u32, usize) -> bool, found: &mut Vec<u32>) {
+        found.reserve(hashes.len());
+        if self.entries.is_empty() {
+            found.resize(found.len() + hashes.len(), NO_SLOT);
+            return;
+        }
+        for (number, block) in hashes.chunks(BLOCK).enumerate() {
+            // Nothing depends on what is read here: the processor has all of it under way at once.
+            let touched = block
+                .iter()
+                .fold(0, |sum, hash| sum ^ self.entries[home_of(*hash, self.entries.len())]);
+            black_box(touched);
+            for (row, hash) in block.iter().enumerate() {
+                let slot = self.find(*hash, |slot| equal(slot, number * BLOCK + row));
+                found.push(slot.unwrap_or(NO_SLOT));
+            }
+        }
     }
 
     /// Adds a slot for a key that is not in the index.
     #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) {
-        let short = short(hash);
-        if self.hashes.len() <= slot as usize {
-            self.hashes.resize(slot as usize + 1, 0);
+        if (self.keys + 1) * 4 > self.entries.len() * 3 {
+            self.grow();
         }
-        self.hashes[slot as usize] = short;
-        let hashes = &self.hashes;
-        self.table
-            .insert_unique(spread(short), slot, |slot| spread(hashes[*slot as usize]));
+        put(&mut self.entries, entry_of(hash, slot));
+        self.keys += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut entries = vec![EMPTY; (self.entries.len() / 2 * 3).max(ENTRIES_MIN)];
+        self.entries
+            .iter()
+            .filter(|entry| **entry != EMPTY)
+            .for_each(|entry| put(&mut entries, *entry));
+        self.entries = entries;
     }
 
     /// Puts `new` in the place of `old`, which has the same key.
@@ -53,61 +123,75 @@ impl KeyIndex {
     /// # Panics
     /// If `old` is not in the index.
     #[inline]
-    pub fn replace(&mut self, old: u32, new: u32) {
-        let short = self.hashes[old as usize];
-        if self.hashes.len() <= new as usize {
-            self.hashes.resize(new as usize + 1, 0);
-        }
-        self.hashes[new as usize] = short;
-        *self
-            .table
-            .find_mut(spread(short), |slot| *slot == old)
-            .expect("an indexed slot") = new;
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32) {
+        let position = self.position(hash, |slot| slot == old).expect("an indexed slot");
+        self.entries[position] = entry_of(hash, new);
     }
 
     /// Removes a slot.
     ///
     /// # Returns
     /// Whether it was there.
-    pub fn remove(&mut self, slot: u32) -> bool {
-        let short = self.hashes[slot as usize];
-        match self.table.find_entry(spread(short), |candidate| *candidate == slot) {
-            Ok(entry) => {
-                entry.remove();
-                true
+    pub fn remove(&mut self, hash: u64, slot: u32) -> bool {
+        let Some(mut hole) = self.position(hash, |candidate| candidate == slot) else {
+            return false;
+        };
+        let length = self.entries.len();
+        let mut position = after(hole, length);
+        // What stands behind the hole moves into it, unless it would then stand before its home.
+        while self.entries[position] != EMPTY {
+            let home = home_of(self.entries[position] >> 32, length);
+            let from_home = (position + length - home) % length;
+            let from_hole = (position + length - hole) % length;
+            if from_home >= from_hole {
+                self.entries[hole] = self.entries[position];
+                hole = position;
             }
-            Err(_) => false,
+            position = after(position, length);
         }
-    }
-
-    /// The slot of the index that has the same hash as `slot` and satisfies `chosen`: finds the head of the chain
-    /// that a slot hangs on.
-    pub fn find_like(&self, slot: u32, mut chosen: impl FnMut(u32) -> bool) -> Option<u32> {
-        let short = self.hashes[slot as usize];
-        self.table
-            .find(spread(short), |head| {
-                self.hashes[*head as usize] == short && chosen(*head)
-            })
-            .copied()
+        self.entries[hole] = EMPTY;
+        self.keys -= 1;
+        true
     }
 
     /// Keys in the index.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.keys
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.keys == 0
     }
 
     /// All slots in the index, in no order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        self.table.iter().copied()
+        self.entries
+            .iter()
+            .filter(|entry| **entry != EMPTY)
+            .map(|entry| *entry as u32)
     }
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
-        self.table.allocation_size() + self.hashes.capacity() * 4
+        self.entries.capacity() * 8
     }
 }
+
+#[inline(always)]
+fn after(position: usize, entries: usize) -> usize {
+    if position + 1 == entries { 0 } else { position + 1 }
+}
+
+/// Puts an entry into the first free place from its home on.
+#[inline(always)]
+fn put(entries: &mut [u64], entry: u64) {
+    let mut position = home_of(entry >> 32, entries.len());
+    while entries[position] != EMPTY {
+        position = after(position, entries.len());
+    }
+    entries[position] = entry;
+}
+
+#[cfg(test)]
+mod tests;

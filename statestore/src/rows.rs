@@ -1,8 +1,9 @@
 //! Rows in slots: columns side by side, with a list of free slots.
 //!
 //! # Not here
-//! Finding a row by its key ([`crate::KeyIndex`]); versions ([`crate::VersionedTable`]).
+//! Which slot a key has ([`KeyIndex`]); versions ([`crate::VersionedTable`]).
 
+use crate::KeyIndex;
 use crate::column::{ArrayView, Column, Stored};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -115,6 +116,35 @@ impl RowStore {
             let (index, array) = &view.0[*column];
             self.columns[*index].equals(slot, array, row)
         })
+    }
+
+    /// The slots of many keys, as [`KeyIndex::find_all`] gives them.
+    ///
+    /// # Arguments
+    /// - `hashes`: of the keys; `rows`: their rows in the view.
+    pub fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, rows: &[u32], found: &mut Vec<u32>) {
+        if let [(column, array)] = view.0.as_slice()
+            && let Some((stored, given)) = self.columns[*column].longs(array)
+        {
+            let equal = |slot: u32, number: usize| stored[slot as usize] == given[rows[number] as usize];
+            return index.find_all(hashes, equal, found);
+        }
+        let equal = |slot: u32, number: usize| self.equals(slot, view, rows[number] as usize);
+        index.find_all(hashes, equal, found);
+    }
+
+    /// As [`RowStore::write`], for some columns only.
+    pub fn write_some(&mut self, indices: &[usize], slots: &[u32], columns: &[ArrayRef], rows: &[u32]) {
+        for index in indices {
+            self.columns[*index].write(slots, &columns[*index], rows);
+        }
+    }
+
+    /// Copies rows of another store of the same columns: slot `from[i]` there to slot `to[i]` here.
+    pub(crate) fn copy(&mut self, other: &RowStore, from: &[u32], to: &[u32]) {
+        for (column, given) in self.columns.iter_mut().zip(&other.columns) {
+            column.copy(given, from, to);
+        }
     }
 
     /// Writes the view's columns of one row.

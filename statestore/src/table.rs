@@ -2,16 +2,16 @@
 //!
 //! # Layout
 //! A table is split into shards; one writer owns a shard (a dataflow worker, or the committer for tables
-//! held here). In a shard a row version lies in a slot with the epoch it was created in and the epoch it
-//! ended in. A hash index finds the newest version of a row's identity (its unique key, or the whole row
-//! with a multiplicity); older versions hang on it in a chain.
+//! held here). In a shard a row's identity (its unique key, or the whole row with a multiplicity) has a slot, which a
+//! hash index finds. The slot holds the newest version; older ones hang on it in a chain, each with the epoch it was
+//! created in and the epoch it ended in.
 //!
 //! # Rules kept here
 //! 1. **Visible.** A version is seen at `as_of` exactly when `created <= as_of < ended`.
 //! 2. **Readers do not wait for writers.** A writer holds a shard's lock for at most [`WRITE_CHUNK`] rows at a time,
 //!    readers for one chunk of a scan or one lookup; versions of an epoch that is not sealed yet are invisible, so
 //!    a half-applied epoch is never seen.
-//! 3. **Slots are stable while visible**, so a position in a scan stays right as long as its epoch is pinned.
+//! 3. **Slots are stable while any version is visible**, so a position in a scan stays right as long as its epoch is pinned.
 //!
 //! # Not here
 //! Choosing the epoch to read; which epochs are kept ([`crate::Retention`]).
@@ -22,6 +22,7 @@
 
 mod follow;
 mod indexes;
+mod past;
 mod point;
 mod scan;
 mod secondary;
@@ -40,7 +41,7 @@ use arrow::datatypes::SchemaRef;
 use follow::Followers;
 use indexes::Indexes;
 use parking_lot::RwLock;
-use shard::Shard;
+use shard::{Batch, Shard};
 use std::sync::Arc;
 
 /// Rows applied under one hold of a shard's lock.
@@ -161,12 +162,22 @@ impl VersionedTable {
             .collect();
         let hashes = hash_rows(&keys, changes.len());
         let view = RowStore::view(identity.iter().copied(), &keys);
-        for deletions in [true, false] {
+        let batch = Batch {
+            table: &self.schema,
+            epoch,
+            changes,
+            view: &view,
+            hashes: &hashes,
+        };
+        let passes: &[bool] = if changes.weights().is_insertion() {
+            &[false]
+        } else {
+            &[true, false]
+        };
+        for deletions in passes {
             for start in (0..changes.len()).step_by(WRITE_CHUNK) {
                 let rows = start..(start + WRITE_CHUNK).min(changes.len());
-                self.shards[shard]
-                    .write()
-                    .apply(&self.schema, epoch, changes, &view, &hashes, rows, deletions)?;
+                self.shards[shard].write().apply(&batch, rows, *deletions)?;
             }
         }
         self.finish_apply(shard, epoch, changes);
@@ -174,14 +185,20 @@ impl VersionedTable {
     }
 
     fn finish_apply(&self, shard: usize, epoch: Epoch, changes: &Changes) {
-        let mut shard = self.shards[shard].write();
-        if self.history_bytes_max > 0 {
-            shard.remember(epoch, changes.clone());
+        let (horizon, kept_from) = (self.retention.horizon(), self.retention.kept_from());
+        {
+            let mut shard = self.shards[shard].write();
+            shard.forget_unseen();
+            if self.history_bytes_max > 0 {
+                shard.remember(epoch, changes.clone());
+            }
+            let unread_from = self.followers.last().unwrap_or(horizon);
+            shard.drop_history(horizon.min(unread_from), self.history_bytes_max);
         }
-        let horizon = self.retention.horizon();
-        shard.drop_versions(horizon, self.retention.kept_from());
-        let unread_from = self.followers.last().unwrap_or(horizon);
-        shard.drop_history(horizon.min(unread_from), self.history_bytes_max);
+        while self.shards[shard]
+            .write()
+            .drop_versions(horizon, kept_from, WRITE_CHUNK)
+        {}
     }
 
     /// The rows of given keys at one epoch.
@@ -204,15 +221,15 @@ impl VersionedTable {
             }
             let shard = shard.read();
             shard.check(pin.epoch())?;
-            let mut slots = Vec::new();
+            let mut places = Vec::new();
             for (row, hash) in hashes.iter().enumerate().filter(|(_, hash)| is_here(hash)) {
-                if let Some(slot) = shard.find(*hash, &view, row, pin.epoch()) {
-                    slots.push(slot);
+                if let Some(place) = shard.find(*hash, &view, row, pin.epoch()) {
+                    places.push(place);
                     key_of_row.push(row);
                 }
             }
-            if !slots.is_empty() {
-                parts.push(shard.rows().gather_rows(&slots));
+            if !places.is_empty() {
+                parts.push(shard.gather_rows(&places)?);
             }
         }
         let rows = concat_batches(&self.schema.columns, &parts)?;
@@ -247,7 +264,7 @@ impl VersionedTable {
             }
         }
         Lookup {
-            rows: shard.rows().gather_rows(&slots),
+            rows: shard.newest_rows(&slots),
             key_of_row,
         }
     }

@@ -12,6 +12,7 @@ use crate::plan::{AggregateCall, AggregateFunction, Elements};
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
 };
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{
     DataType, Decimal128Type, DecimalType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema,
     UInt64Type, i256,
@@ -311,6 +312,13 @@ impl Accumulator {
 
     fn exact_results(&self, groups: &[u32], sums: &WideSums, counts: &[i64], scale: i8) -> Result<ArrayRef> {
         let average = self.call.function == AggregateFunction::Avg;
+        if let DataType::Decimal128(precision, to) = self.call.output
+            && !average
+            && to == scale
+            && let Some(plain) = plain_sums(groups, sums, counts, precision)
+        {
+            return Ok(Arc::new(plain.with_precision_and_scale(precision, to)?));
+        }
         let results = groups.iter().map(|group| {
             let count = counts[*group as usize];
             if count == 0 {
@@ -566,6 +574,20 @@ pub(super) fn out_of_range(function: AggregateFunction) -> Error {
         format!("cannot compute {}: result out of range", function.name()),
     )
     .sqlstate("22003")
+}
+
+/// Sums as they are kept, if all of them are in the range of the result.
+fn plain_sums(groups: &[u32], sums: &WideSums, counts: &[i64], precision: u8) -> Option<Decimal128Array> {
+    let largest = 10i128.pow(precision as u32) - 1;
+    let values: Vec<i128> = groups.iter().map(|group| sums.low[*group as usize]).collect();
+    let are_in_range = values.iter().all(|value| (-largest..=largest).contains(value));
+    if !are_in_range || !sums.carries.is_empty() {
+        return None;
+    }
+    let has_values = BooleanBuffer::collect_bool(groups.len(), |row| counts[groups[row] as usize] != 0);
+    let nulls = NullBuffer::new(has_values);
+    let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+    Some(Decimal128Array::new(values.into(), nulls))
 }
 
 fn rescale(value: i128, by: i8) -> Result<i128> {

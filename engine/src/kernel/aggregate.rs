@@ -10,9 +10,9 @@ use crate::plan::{Aggregate, Node};
 use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::kernels::cmp::not_distinct;
-use arrow::compute::{and, filter_record_batch, take};
+use arrow::compute::{and, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use cenote_statestore::{Changes, Epoch, Error, KeyIndex, Result, RowStore, TableSchema, hash_rows};
+use cenote_statestore::{Changes, Epoch, Error, KeyIndex, NO_SLOT, Result, RowStore, TableSchema, hash_rows};
 use std::sync::Arc;
 
 /// State and logic of one aggregation on one worker.
@@ -45,7 +45,8 @@ struct Dirty {
     groups: Vec<u32>,
     /// Whether each had a result before the epoch.
     had_result: Vec<bool>,
-    before: Vec<RecordBatch>,
+    /// The results before the epoch, by push: where the groups end that it was the first to touch, and their results.
+    before: Vec<(usize, Vec<RecordBatch>)>,
     marked: Vec<bool>,
 }
 
@@ -100,18 +101,17 @@ impl AggregateKernel {
             .collect();
         let hashes = hash_rows(&columns, changes.len());
         let view = RowStore::view(0..columns.len(), &columns);
-        let mut groups = Vec::with_capacity(changes.len());
-        for (row, hash) in hashes.iter().enumerate() {
+        let (mut groups, rows) = (Vec::new(), (0..changes.len() as u32).collect::<Vec<_>>());
+        self.keys.find_all(&self.index, &hashes, &view, &rows, &mut groups);
+        for (row, group) in groups.iter_mut().enumerate().filter(|(_, group)| **group == NO_SLOT) {
+            // An earlier row may have added it.
             let keys = &self.keys;
-            let group = match self.index.find(*hash, |slot| keys.equals(slot, &view, row)) {
-                Some(group) => group,
-                None => {
-                    let group = self.add_group(*hash);
-                    self.keys.write_one(group, &view, row);
-                    group
-                }
-            };
-            groups.push(group);
+            let found = self.index.find(hashes[row], |slot| keys.equals(slot, &view, row));
+            *group = found.unwrap_or_else(|| {
+                let group = self.add_group(hashes[row]);
+                self.keys.write_one(group, &view, row);
+                group
+            });
         }
         groups
     }
@@ -139,7 +139,7 @@ impl AggregateKernel {
             self.dirty.groups.push(group);
             self.dirty.had_result.push(had_result);
         }
-        self.dirty.before.extend(before.rows);
+        self.dirty.before.push((self.dirty.groups.len(), before.rows));
         Ok(())
     }
 
@@ -184,12 +184,50 @@ impl AggregateKernel {
         Ok(())
     }
 
+    /// Gives what has changed of some groups' results: first what goes, then what comes.
+    ///
+    /// # Arguments
+    /// - `had`: per group, whether it has a row in `before`.
+    fn give_changed(
+        &mut self,
+        groups: &[u32],
+        had: &[bool],
+        before: Vec<RecordBatch>,
+        output: &mut Vec<Changes>,
+    ) -> Result<()> {
+        let mut has: Vec<bool> = groups.iter().map(|group| self.has_result(*group)).collect();
+        let with_result = groups.iter().zip(&has).filter(|(_, has)| **has);
+        let with_result: Vec<u32> = with_result.map(|(group, _)| *group).collect();
+        let after = self.results(&with_result, 1)?;
+        let mut there = after.there.iter();
+        has.iter_mut()
+            .filter(|has| **has)
+            .for_each(|has| *has = there.next() == Some(&true));
+        let keys = self.key_columns.len();
+        // Results too long for one batch are compared one by one.
+        let pairs = match before.len() < 2 && after.rows.len() < 2 {
+            true => vec![(before, after.rows, had, has.as_slice())],
+            false => one_by_one(&before, &after.rows, had, &has),
+        };
+        for (mut before, mut after, had, has) in pairs {
+            let one = |rows: &mut Vec<RecordBatch>| rows.pop().unwrap_or(RecordBatch::new_empty(self.schema.clone()));
+            let (old, new) = changed(one(&mut before), one(&mut after), had, has, keys)?;
+            let both = [Changes::deletions(old), Changes::insertions(new)];
+            output.extend(both.into_iter().filter(|changes| !changes.is_empty()));
+        }
+        Ok(())
+    }
+
     fn forget_empty_groups(&mut self, dirty: &[u32]) {
-        for group in dirty {
-            if !self.has_result(*group) {
-                self.index.remove(*group);
-                self.keys.release(*group);
-            }
+        let empty: Vec<u32> = dirty.iter().copied().filter(|group| !self.has_result(*group)).collect();
+        if empty.is_empty() {
+            return;
+        }
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let hashes = hash_rows(&self.keys.gather(&all, &empty), empty.len());
+        for (group, hash) in empty.iter().zip(hashes) {
+            self.index.remove(hash, *group);
+            self.keys.release(*group);
         }
     }
 
@@ -247,6 +285,7 @@ impl Dirty {
         self.marked[group as usize] = true;
         self.groups.push(group);
         self.had_result.push(had_result);
+        self.before.push((self.groups.len(), Vec::new()));
     }
 
     fn clear(&mut self) {
@@ -279,32 +318,11 @@ impl Kernel for AggregateKernel {
             return Ok(());
         }
         let mut dirty = std::mem::take(&mut self.dirty);
-        let has_result: Vec<bool> = dirty.groups.iter().map(|group| self.has_result(*group)).collect();
-        let after_groups: Vec<u32> = dirty
-            .groups
-            .iter()
-            .zip(&has_result)
-            .filter(|(_, has)| **has)
-            .map(|(group, _)| *group)
-            .collect();
-        let before = parts::rows(&self.schema, std::mem::take(&mut dirty.before))?;
-        let after = self.results(&after_groups, 1)?;
-        let mut there = after.there.iter();
-        let has_result: Vec<bool> = has_result
-            .into_iter()
-            .map(|has| has && there.next() == Some(&true))
-            .collect();
-        let (mut before, mut after) = (before, after.rows);
-        // Results that take several batches are not compared: those that are the same cancel where they go.
-        if before.len() < 2 && after.len() < 2 {
-            let one = |rows: &mut Vec<RecordBatch>| rows.pop().unwrap_or(RecordBatch::new_empty(self.schema.clone()));
-            let keys = self.key_columns.len();
-            let (old, new) = changed(one(&mut before), one(&mut after), &dirty.had_result, &has_result, keys)?;
-            (before, after) = (vec![old], vec![new]);
+        let mut start = 0;
+        for (end, before) in std::mem::take(&mut dirty.before) {
+            self.give_changed(&dirty.groups[start..end], &dirty.had_result[start..end], before, output)?;
+            start = end;
         }
-        let deletions = before.into_iter().map(Changes::deletions);
-        let insertions = after.into_iter().map(Changes::insertions);
-        output.extend(deletions.chain(insertions).filter(|changes| !changes.is_empty()));
         self.forget_empty_groups(&dirty.groups);
         self.dirty = dirty;
         self.dirty.clear();
@@ -345,6 +363,26 @@ fn same_values(old: &ArrayRef, new: &ArrayRef) -> Result<BooleanArray> {
     Ok(BooleanArray::from(same.collect::<Vec<_>>()))
 }
 
+/// Rows of groups before and after, and whether there are any.
+type Pair<'a> = (Vec<RecordBatch>, Vec<RecordBatch>, &'a [bool], &'a [bool]);
+
+/// Takes results apart, group by group.
+fn one_by_one<'a>(before: &[RecordBatch], after: &[RecordBatch], had: &'a [bool], has: &'a [bool]) -> Vec<Pair<'a>> {
+    let rows = |parts: &[RecordBatch]| -> Vec<RecordBatch> {
+        let rows = parts
+            .iter()
+            .flat_map(|part| (0..part.num_rows()).map(|row| part.slice(row, 1)));
+        rows.collect()
+    };
+    let (mut before, mut after) = (rows(before).into_iter(), rows(after).into_iter());
+    let groups = (0..had.len()).map(|group| {
+        let old = before.by_ref().take(had[group] as usize).collect();
+        let new = after.by_ref().take(has[group] as usize).collect();
+        (old, new, &had[group..group + 1], &has[group..group + 1])
+    });
+    groups.collect()
+}
+
 /// Drops results that are the same before and after.
 ///
 /// # Arguments
@@ -369,15 +407,16 @@ fn changed(
     if both_before.is_empty() {
         return Ok((before, after));
     }
-    let (old_rows, new_rows) = (
-        UInt32Array::from(both_before.clone()),
-        UInt32Array::from(both_after.clone()),
-    );
+    let of_both = |rows: &RecordBatch, both: &[u32]| -> Result<RecordBatch> {
+        match both.len() == rows.num_rows() {
+            true => Ok(rows.clone()),
+            false => Ok(take_record_batch(rows, &UInt32Array::from(both.to_vec()))?),
+        }
+    };
+    let (old, new) = (of_both(&before, &both_before)?, of_both(&after, &both_after)?);
     let mut same = BooleanArray::from(vec![true; both_before.len()]);
-    for column in keys..before.num_columns() {
-        let old = take(before.column(column), &old_rows, None)?;
-        let new = take(after.column(column), &new_rows, None)?;
-        same = and(&same, &same_values(&old, &new)?)?;
+    for column in keys..old.num_columns() {
+        same = and(&same, &same_values(old.column(column), new.column(column))?)?;
     }
     if same.true_count() == 0 {
         return Ok((before, after));

@@ -25,6 +25,8 @@ pub(super) struct View {
     replays: Vec<(CollectionId, ReplayInput)>,
     /// Epochs that touch the view and are not finished, ascending.
     outstanding: VecDeque<u64>,
+    /// Whether the last of them may get more rows.
+    is_open: bool,
     peeks: VecDeque<Arc<Peek>>,
     status: Arc<ViewStatus>,
     meters: Arc<ViewMeters>,
@@ -96,6 +98,7 @@ impl View {
             edges,
             replays: replays.collect(),
             outstanding: VecDeque::from([request.epoch.0]),
+            is_open: false,
             peeks: VecDeque::new(),
             status: request.status.clone(),
             meters: request.meters.clone(),
@@ -150,11 +153,20 @@ impl View {
         }
     }
 
-    pub(super) fn touch(&mut self, epoch: Epoch) {
+    /// Notes that an epoch touches the view; one that is open has no end yet.
+    pub(super) fn touch(&mut self, epoch: Epoch, is_open: bool) {
         if epoch.0 > self.start {
-            self.outstanding.push_back(epoch.0);
+            if self.outstanding.back() != Some(&epoch.0) {
+                self.outstanding.push_back(epoch.0);
+            }
+            self.is_open = is_open;
             self.awake = true;
         }
+    }
+
+    /// Rows that its operators have not taken yet.
+    pub(super) fn rows_waiting(&self) -> usize {
+        self.built.waiting.get()
     }
 
     pub(super) fn wake(&mut self) {
@@ -214,8 +226,11 @@ impl View {
             .peeks
             .front()
             .map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
-        let target = self.outstanding.back().map_or(0, |epoch| epoch + 1).min(hold);
-        let reached = self.built.reached.get().max(target.saturating_sub(1));
+        let last = self.outstanding.back().copied();
+        let open = last.filter(|epoch| self.is_open && *epoch < hold);
+        let end = last.map_or(0, |epoch| if self.is_open { epoch } else { epoch + 1 });
+        let target = end.min(hold);
+        let reached = open.unwrap_or(target.saturating_sub(1)).max(self.built.reached.get());
         self.built.reached.set(reached);
         for (edge, input) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let bound = match edge.collection {
@@ -224,6 +239,9 @@ impl View {
                 Some(_) => target,
             };
             edge.send_below(bound, input, &self.meters);
+            if let Some(open) = open {
+                edge.send_of(open, input, &self.meters);
+            }
         }
         self.awake = false;
         false
@@ -359,6 +377,17 @@ impl View {
 }
 
 impl Edge {
+    /// Sends queued changes of an open epoch, which the input is at; a view gives its changes when the epoch has its end.
+    fn send_of(&mut self, open: u64, input: &mut BuiltInput, meters: &ViewMeters) {
+        if self.is_view || self.collection.is_none() {
+            return;
+        }
+        while self.queue.front().is_some_and(|(epoch, _)| *epoch == open) {
+            let (epoch, changes) = self.queue.pop_front().expect("just seen");
+            send(input, meters, epoch, changes);
+        }
+    }
+
     /// Sends queued changes of epochs below `bound` and advances the input to it.
     fn send_below(&mut self, bound: u64, input: &mut BuiltInput, meters: &ViewMeters) {
         while let Some((epoch, _)) = self.queue.front()

@@ -151,6 +151,7 @@ impl Database {
                 id,
                 meters: Arc::new(ViewMeters::new(plan.nodes.len())),
                 errors,
+                is_followed: true,
                 plan,
                 status,
                 table,

@@ -2,9 +2,13 @@
 
 use crate::database::Database;
 use crate::plan::CollectionId;
+use crate::plans::Plan;
 use crate::rows::{Cell, Row, batch};
-use crate::views::{by_person, create_tables, orders};
-use cenote_engine::{Commit, OnConflict, TableWrite};
+use crate::views::{by_person, create_tables, orders, paid, rich};
+use arrow::array::AsArray;
+use arrow::compute::sum;
+use arrow::datatypes::Int64Type;
+use cenote_engine::{Commit, OnConflict, Sealing, StateRead, TableWrite};
 use cenote_statestore::{Epoch, Error, ErrorKind};
 
 fn order(id: i128) -> Row {
@@ -30,7 +34,7 @@ fn a_fed_table_has_all_rows_and_drain_waits_for_them() {
     let mut database = Database::start(2);
     let (orders, _) = create_tables(&mut database);
     let view = database.create_view(by_person(orders));
-    let feed = database.engine.source_feed(CollectionId(500));
+    let feed = database.engine.source_feed(CollectionId(500), Sealing::AtOnce);
     for start in 0..100 {
         let rows: Vec<Row> = (start * 10..start * 10 + 10).map(order).collect();
         feed.send(commit(&database, orders, &rows, OnConflict::Replace))
@@ -47,12 +51,46 @@ fn a_fed_table_has_all_rows_and_drain_waits_for_them() {
     assert_eq!(database.contents(view, after), database.everything(after.0)[&view]);
 }
 
+/// A view that is slower than its source: batches that wait for it become one epoch.
+#[test]
+fn epochs_of_a_source_grow_while_views_are_behind() {
+    let mut database = Database::start(1);
+    let source = CollectionId(900);
+    let mut plan = Plan::default();
+    let input = plan.input(source, &orders());
+    plan.filter(input, |_| {
+        std::thread::sleep(std::time::Duration::from_micros(300));
+        true
+    });
+    let view = database.create_view(plan.view("slow", None));
+    database.wait();
+    let before = database.last();
+    let feed = database.engine.source_feed(source, Sealing::AtOnce);
+    for number in 0..100 {
+        let rows: Vec<Row> = (number * 10..number * 10 + 10).map(order).collect();
+        let commit = Commit {
+            passing: vec![(source, batch(&orders(), &rows))],
+            ..Commit::default()
+        };
+        feed.send(commit).unwrap();
+    }
+    feed.drain().unwrap();
+    let end = database
+        .runtime
+        .block_on(database.engine.commit(Commit::default()))
+        .unwrap();
+    database.runtime.block_on(database.engine.wait_visible(end)).unwrap();
+    let epochs = end.0 - before.0 - 1;
+    assert!((2..60).contains(&epochs), "{epochs} epochs of 100 batches");
+    assert_eq!(database.contents(view, end).len(), 1000);
+}
+
 #[test]
 fn merged_batches_resolve_keys_in_the_order_they_came() {
     for (on_conflict, wanted) in [(OnConflict::Replace, 49), (OnConflict::Ignore, 0)] {
         let mut database = Database::start(1);
         let (orders, _) = create_tables(&mut database);
-        let feed = database.engine.source_feed(CollectionId(500));
+        let feed = database.engine.source_feed(CollectionId(500), Sealing::AtOnce);
         for cents in 0..50 {
             let row = vec![Cell::Number(1), Cell::text("ann"), Cell::Number(cents)];
             feed.send(commit(&database, orders, &[row], on_conflict)).unwrap();
@@ -72,8 +110,8 @@ fn a_refused_batch_stops_its_source_and_nothing_else() {
     let mut database = Database::start(1);
     let (orders, _) = create_tables(&mut database);
     let (feed, other) = (
-        database.engine.source_feed(CollectionId(500)),
-        database.engine.source_feed(CollectionId(501)),
+        database.engine.source_feed(CollectionId(500), Sealing::AtOnce),
+        database.engine.source_feed(CollectionId(501), Sealing::AtOnce),
     );
     feed.send(commit(&database, orders, &[order(1)], OnConflict::Refuse))
         .unwrap();
@@ -214,4 +252,86 @@ fn a_replay_for_a_view_that_was_dropped_is_told_to_stop() {
     database.commit(create).unwrap();
     database.drop_view(late);
     while feed.send(batch(&orders(), &[order(1)])).is_ok() {}
+}
+
+/// Hands over batches of 1,000 orders each to be sealed together.
+fn feed_open(database: &Database, source: CollectionId, batches: std::ops::Range<i128>) {
+    let feed = database.engine.source_feed(source, Sealing::WithNext);
+    for number in batches {
+        let rows: Vec<Row> = (number * 1000..number * 1000 + 1000).map(order).collect();
+        let commit = Commit {
+            passing: vec![(source, batch(&orders(), &rows))],
+            ..Commit::default()
+        };
+        feed.send(commit).unwrap();
+    }
+    feed.drain().unwrap();
+}
+
+#[test]
+fn batches_sealed_together_are_one_epoch_that_ends_with_the_next_commit() {
+    for workers in [1, 4] {
+        let mut database = Database::start(workers);
+        let source = CollectionId(900);
+        let mut create = |plan, is_followed| {
+            let (id, mut view) = database.prepare_view(plan);
+            view.is_followed = is_followed;
+            let created = Commit {
+                create_view: Some(view),
+                ..Commit::default()
+            };
+            let since = database.commit(created).unwrap();
+            database.views.get_mut(&id).unwrap().since = since;
+            id
+        };
+        let grouped = create(by_person(source), true);
+        let plain = [create(paid(source), true), create(paid(source), false)];
+        let upper = rich(grouped, &database.views[&grouped].plan.table.columns);
+        let upper = database.create_view(upper);
+        database.wait();
+        let before = database.last();
+        feed_open(&database, source, 0..20);
+        feed_open(&database, source, 20..100);
+        let seen = database.engine.visible();
+        assert_eq!(seen, before, "nobody has asked for the end of the epoch");
+        database.past.insert(before.0 + 1, database.past[&before.0].clone());
+        let rows = (0..100_000).map(|id| (order(id), 1)).collect();
+        database.now().insert(source, rows);
+        let end = database.commit(Commit::default()).unwrap();
+        assert_eq!(end.0, before.0 + 2, "one epoch for the rows, one for the commit");
+        database.wait();
+        let wanted = database.everything(end.0);
+        for view in [grouped, upper, plain[0], plain[1]] {
+            assert!(
+                database.contents(view, end) == wanted[&view],
+                "{view} at {workers} workers"
+            );
+        }
+        assert!(database.contents(plain[0], before).is_empty());
+    }
+}
+
+/// A read of state in the middle of an open epoch ends it: what it is told of is whole.
+#[test]
+fn a_read_of_state_ends_the_open_epoch() {
+    let mut database = Database::start(2);
+    let source = CollectionId(900);
+    let view = database.create_view(by_person(source));
+    feed_open(&database, source, 0..5);
+    let read = StateRead {
+        view,
+        node: 1,
+        table: 0,
+        keys: None,
+    };
+    let (epoch, rows) = database
+        .runtime
+        .block_on(database.engine.read_state(vec![read]))
+        .unwrap();
+    assert_eq!(epoch, database.last().next());
+    let counts: i64 = rows[0]
+        .iter()
+        .map(|rows| sum(rows.column(1).as_primitive::<Int64Type>()).unwrap_or(0))
+        .sum();
+    assert_eq!(counts, 5000);
 }

@@ -87,7 +87,7 @@ pub fn by_person(orders_id: CollectionId) -> ViewPlan {
 }
 
 /// A view on a view: `rich` of `by_person`.
-fn rich(by_person: CollectionId, columns: &SchemaRef) -> ViewPlan {
+pub fn rich(by_person: CollectionId, columns: &SchemaRef) -> ViewPlan {
     let mut plan = Plan::default();
     let input = plan.input(by_person, columns);
     let kept = plan.filter(input, |row| is_above(&row[2], 3));

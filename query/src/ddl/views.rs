@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 const VIEW_HISTORY_BYTES: usize = 32 << 20;
 
 /// The same in `cenote run`, whose own printer is the subscriber.
-const RUN_HISTORY_BYTES: usize = 1 << 30;
+pub(crate) const RUN_HISTORY_BYTES: usize = 1 << 30;
 
 /// What becomes of a row that an expression fails on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +194,9 @@ impl Database {
                 return self.failed_view(definition, error);
             }
         };
-        let started = self.launch(definition, plan, None, OnRowError::Keep).await?;
+        let started = self
+            .launch(definition, plan, None, OnRowError::Keep, self.history_bytes())
+            .await?;
         if let Err(error) = started.status.wait_live().await {
             tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
         }
@@ -240,7 +242,9 @@ impl Database {
     ) -> Result<Arc<MaterializedView>> {
         let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
         let plan = self.view_plan(&definition).await?;
-        let started = self.launch(definition, plan, Some(ddl), OnRowError::Keep).await?;
+        let started = self
+            .launch(definition, plan, Some(ddl), OnRowError::Keep, self.history_bytes())
+            .await?;
         let live = tokio::select! {
             biased;
             _ = abandoned => Err(canceled()),
@@ -255,13 +259,26 @@ impl Database {
         Ok(started)
     }
 
+    /// Bytes of past changes that a shard of a view keeps.
+    fn history_bytes(&self) -> usize {
+        if self.config().answers.wait_for_sources() {
+            RUN_HISTORY_BYTES
+        } else {
+            VIEW_HISTORY_BYTES
+        }
+    }
+
     /// Hands a planned view to the engine.
+    ///
+    /// # Arguments
+    /// - `history_bytes`: of past changes that a shard keeps for those who follow the view; 0 if nobody can.
     pub(crate) async fn launch(
         self: &Arc<Self>,
         definition: ViewDefinition,
         plan: ViewPlan,
         ddl: Option<Vec<u8>>,
         on_row_error: OnRowError,
+        history_bytes: usize,
     ) -> Result<Arc<MaterializedView>> {
         plan.check()?;
         let reads: Vec<CollectionId> = plan
@@ -279,12 +296,10 @@ impl Database {
         let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
-        let history = if self.config().selects_wait_for_sources {
-            RUN_HISTORY_BYTES
-        } else {
-            VIEW_HISTORY_BYTES
+        let table = |schema| {
+            let retention = retention.clone();
+            Arc::new(VersionedTable::new(schema, workers, true, retention, history_bytes))
         };
-        let table = |schema| Arc::new(VersionedTable::new(schema, workers, true, retention.clone(), history));
         let (versioned, errors) = (
             table(plan.table.clone()),
             plan.errors_table()
@@ -300,6 +315,7 @@ impl Database {
             meters: meters.clone(),
             table: versioned.clone(),
             errors: errors.clone(),
+            is_followed: history_bytes > 0,
             replays,
         };
         let created: Epoch = self

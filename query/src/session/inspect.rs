@@ -18,7 +18,7 @@ impl Session {
         if let Inspection::Errors(of) = inspection {
             return self.show_errors(of.as_ref()).await;
         }
-        if self.database.config().selects_wait_for_sources {
+        if self.database.config().answers.wait_for_sources() {
             self.database.wait_for_bounded_sources().await?;
         }
         let read = self.committed_view().await?;
@@ -61,7 +61,7 @@ impl Session {
     }
 
     async fn show_errors(&mut self, of: Option<&ObjectName>) -> Result<Outcome> {
-        if self.database.config().selects_wait_for_sources {
+        if self.database.config().answers.wait_for_sources() {
             self.database.wait_for_bounded_sources().await?;
         }
         let condition = match of {

@@ -7,7 +7,7 @@
 use super::{Session, passes_rows, stream_plan};
 use crate::catalog::{MaterializedView, Named, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
-use crate::ddl::OnRowError;
+use crate::ddl::{OnRowError, RUN_HISTORY_BYTES};
 use crate::error::{from_datafusion, unsupported};
 use crate::outcome::Outcome;
 use crate::plan::bind;
@@ -82,7 +82,7 @@ impl Session {
         let view = self.read_view(None).await?;
         let state = view.view_state();
         let plan = view.plan(&state, ast).await?;
-        let running = self.prepare_query(&state, &plan).await?;
+        let running = self.prepare_query(&state, &plan, RUN_HISTORY_BYTES).await?;
         let columns = shown_columns(&plan);
         self.start_sources(&sources).await?;
         let (database, ended) = (self.database.clone(), running.status.clone());
@@ -121,12 +121,17 @@ impl Session {
         plan: &LogicalPlan,
         sources: &[Arc<Table>],
     ) -> Result<Arc<MaterializedView>> {
-        let running = self.prepare_query(state, plan).await?;
+        let running = self.prepare_query(state, plan, 0).await?;
         self.start_sources(sources).await?;
         Ok(running)
     }
 
-    async fn prepare_query(&mut self, state: &SessionState, plan: &LogicalPlan) -> Result<Arc<MaterializedView>> {
+    async fn prepare_query(
+        &mut self,
+        state: &SessionState,
+        plan: &LogicalPlan,
+        history_bytes: usize,
+    ) -> Result<Arc<MaterializedView>> {
         crate::lower::check_deterministic(plan)?;
         let optimized = state.optimize(plan).map_err(from_datafusion)?;
         let names: Vec<String> = (0..plan.schema().fields().len())
@@ -151,7 +156,7 @@ impl Session {
         };
         let running = self
             .database
-            .launch(definition, lowered, None, OnRowError::Fail)
+            .launch(definition, lowered, None, OnRowError::Fail, history_bytes)
             .await?;
         running.status.wait_live().await?;
         Ok(running)

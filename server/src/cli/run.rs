@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{
-    BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script,
+    Answers, BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script,
 };
 use cenote_statestore::{Error, ErrorKind, Result};
 use futures::{FutureExt, StreamExt};
@@ -203,7 +203,11 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
         connectors: registry(),
         paths: PathPolicy::Any,
         transient_tables,
-        selects_wait_for_sources: true,
+        answers: if options.changes {
+            Answers::Changes
+        } else {
+            Answers::Final
+        },
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
     }
 }

@@ -7,7 +7,7 @@ use super::units::{ByteSize, Span};
 use crate::http::Limits;
 use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
-use cenote_query::DatabaseConfig;
+use cenote_query::{Answers, DatabaseConfig};
 use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Args, Command};
 use serde::Deserialize;
@@ -220,7 +220,7 @@ impl Settings {
             connectors: registry(),
             paths: PathPolicy::Below(allowed),
             transient_tables: false,
-            selects_wait_for_sources: false,
+            answers: Answers::Current,
             query_memory_bytes: bytes(options.query_memory, 1 << 30),
         }
     }

@@ -8,7 +8,7 @@ use super::*;
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
 use cenote_engine::port::{ConnectorRegistry, PathPolicy};
-use cenote_query::DatabaseConfig;
+use cenote_query::{Answers, DatabaseConfig};
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -35,7 +35,7 @@ pub async fn database() -> Arc<Database> {
         connectors: ConnectorRegistry::default(),
         paths: PathPolicy::Below(Vec::new()),
         transient_tables: false,
-        selects_wait_for_sources: false,
+        answers: Answers::Current,
         query_memory_bytes: 64 << 20,
     };
     Database::open(config).await.unwrap()

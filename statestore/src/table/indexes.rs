@@ -9,10 +9,8 @@
 //! # Not here
 //! Refusing a second row of a unique key: that is for whoever writes.
 
-use super::secondary::Secondary;
-use super::shard::Shard;
 use super::{Lookup, VersionedTable, WRITE_CHUNK};
-use crate::{Pin, Result, RowStore, hash_rows};
+use crate::{Epoch, Pin, Result, RowStore, hash_rows};
 use arrow::array::ArrayRef;
 use arrow::compute::concat_batches;
 use parking_lot::RwLock;
@@ -125,13 +123,12 @@ impl VersionedTable {
     /// # Errors
     /// `Expired`: the table no longer holds that epoch.
     pub fn lookup_index(&self, index: usize, values: &[ArrayRef], pin: &Pin) -> Result<Option<Lookup>> {
-        let is_seen = |shard: &Shard, slot| shard.visible(slot, pin.epoch());
-        self.find(index, values, |shard| shard.check(pin.epoch()), is_seen)
+        self.find(index, values, Some(pin.epoch()))
     }
 
     /// The live rows that have given values of a unique key: for the writer of the table.
     pub fn newest_unique(&self, key: usize, values: &[ArrayRef]) -> Result<Lookup> {
-        let found = self.find(key, values, |_| Ok(()), Shard::is_live)?;
+        let found = self.find(key, values, None)?;
         found.ok_or_else(|| crate::Error::bug("the index of a unique key was dropped"))
     }
 
@@ -144,13 +141,8 @@ impl VersionedTable {
         found.ok_or_else(|| crate::Error::bug("the index of a unique key was dropped"))
     }
 
-    fn find(
-        &self,
-        index: usize,
-        values: &[ArrayRef],
-        check: impl Fn(&Shard) -> Result<()>,
-        is_wanted: impl Fn(&Shard, u32) -> bool,
-    ) -> Result<Option<Lookup>> {
+    /// The rows with given values, at an epoch or now.
+    fn find(&self, index: usize, values: &[ArrayRef], epoch: Option<Epoch>) -> Result<Option<Lookup>> {
         let known = self.indexes.0.read();
         let Some(Some(Index { columns, .. })) = known.get(index) else {
             return Ok(None);
@@ -161,21 +153,20 @@ impl VersionedTable {
         let (mut parts, mut key_of_row) = (Vec::new(), Vec::new());
         for shard in &self.shards {
             let shard = shard.read();
-            check(&shard)?;
-            let Some(secondary) = shard.secondary(index) else {
-                return Ok(None);
-            };
-            let mut slots = Vec::new();
+            epoch.map_or(Ok(()), |epoch| shard.check(epoch))?;
+            let mut places = Vec::new();
             for (row, hash) in hashes.iter().enumerate() {
-                let versions = Secondary::versions(secondary, shard.rows(), *hash, &view, row);
-                for slot in versions.filter(|slot| is_wanted(&shard, *slot)) {
-                    let times = shard.weight(slot).max(0) as usize;
-                    slots.extend(std::iter::repeat_n(slot, times));
+                let Some(versions) = shard.find_secondary(index, *hash, &view, row, epoch) else {
+                    return Ok(None);
+                };
+                for version in versions {
+                    let times = version.weight.max(0) as usize;
+                    places.extend(std::iter::repeat_n(version.place, times));
                     key_of_row.extend(std::iter::repeat_n(row, times));
                 }
             }
-            if !slots.is_empty() {
-                parts.push(shard.rows().gather_rows(&slots));
+            if !places.is_empty() {
+                parts.push(shard.gather_rows(&places)?);
             }
         }
         let rows = concat_batches(&self.schema.columns, &parts)?;

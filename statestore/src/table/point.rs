@@ -56,6 +56,9 @@ impl VersionedTable {
 
 fn find<'a>(shard: &'a Shard, hash: u64, view: &RowView<'_>, epoch: Epoch) -> Result<Option<StoredRow<'a>>> {
     shard.check(epoch)?;
-    let rows = shard.rows();
-    Ok(shard.find(hash, view, 0, epoch).map(|slot| StoredRow { rows, slot }))
+    let found = shard.find(hash, view, 0, epoch);
+    Ok(found.map(|place| {
+        let (rows, slot) = shard.values_of(place);
+        StoredRow { rows, slot }
+    }))
 }

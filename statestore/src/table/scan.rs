@@ -86,21 +86,18 @@ impl Scan {
         let table = self.table.clone();
         let shard = table.shards[self.shard].read();
         shard.check(self.pin.epoch())?;
-        let end = shard.rows().slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+        let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
         if let Some(run) = self.next_run(&shard, end, rows_max) {
             self.slot = run.end;
             self.leave_at_end(&shard);
-            return Ok(Some((
-                shard.rows().gather_run(&self.projection, run.clone()),
-                run.len(),
-            )));
+            return Ok(Some((shard.gather_run(&self.projection, run.clone()), run.len())));
         }
-        let mut slots = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
-        while self.slot < end && slots.len() < rows_max {
-            if shard.visible(self.slot, self.pin.epoch()) {
-                let wanted = shard.weight(self.slot) - self.repeated;
-                let room = (rows_max - slots.len()) as i64;
-                slots.extend(std::iter::repeat_n(self.slot, wanted.min(room) as usize));
+        let mut places = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
+        while self.slot < end && places.len() < rows_max {
+            if let Some(version) = shard.version_at(self.slot, self.pin.epoch()) {
+                let wanted = version.weight - self.repeated;
+                let room = (rows_max - places.len()) as i64;
+                places.extend(std::iter::repeat_n(version.place, wanted.min(room) as usize));
                 if wanted > room {
                     self.repeated += room;
                     break;
@@ -110,7 +107,10 @@ impl Scan {
             self.slot += 1;
         }
         self.leave_at_end(&shard);
-        Ok((!slots.is_empty()).then(|| (shard.rows().gather(&self.projection, &slots), slots.len())))
+        if places.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((shard.gather(&self.projection, &places)?, places.len())))
     }
 
     /// The next slots if they are a run of rows that are all seen, long enough to be worth it.
@@ -125,7 +125,7 @@ impl Scan {
 
     /// Goes on to the next shard behind the last slot of this one.
     fn leave_at_end(&mut self, shard: &Shard) {
-        if self.slot >= shard.rows().slots() {
+        if self.slot >= shard.slots() {
             self.shard += 1;
             self.slot = 0;
         }

@@ -186,13 +186,16 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             if epoch > 10 {
                 retention.keep_from(Epoch(epoch - 10));
             }
+            if epoch == 50 {
+                table.create_index(vec![1]);
+            }
             for back in [epoch, epoch.saturating_sub(4)] {
                 if let Some(expected) = past.get(&back) {
-                    assert_eq!(
-                        &contents(&table, &retention, back),
-                        expected,
-                        "epoch {back} seen at {epoch}"
-                    );
+                    let at = format!("epoch {back} seen at {epoch}");
+                    assert_eq!(&contents(&table, &retention, back), expected, "{at}");
+                    if epoch >= 50 {
+                        assert_eq!(&by_value(&table, &retention, back), expected, "{at}, by the index");
+                    }
                 }
             }
         }
@@ -203,6 +206,18 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             statistics.versions
         );
     }
+}
+
+/// All rows, found by an index over the second column.
+fn by_value(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) -> Vec<(String, i64)> {
+    let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(0..6))];
+    let pin = retention.pin(Epoch(epoch)).unwrap();
+    let rows = table.lookup_index(0, &values, &pin).unwrap().unwrap().rows;
+    let keys = rows.column(0).as_string::<i32>().iter().flatten().map(String::from);
+    let numbers = rows.column(1).as_primitive::<Int64Type>().values().iter().copied();
+    let mut rows: Vec<(String, i64)> = keys.zip(numbers).collect();
+    rows.sort();
+    rows
 }
 
 fn shard_for(table: &VersionedTable, changes: &Changes) -> usize {

@@ -106,7 +106,7 @@ impl Side {
                 Some(slot) => {
                     self.weights[slot as usize] += weight;
                     match self.weights[slot as usize] {
-                        0 => self.remove(slot),
+                        0 => self.remove(slot, row_hashes[row], hashes[row]),
                         left if left < 0 => return Err(missing()),
                         _ => {}
                     }
@@ -162,19 +162,19 @@ impl Side {
         }
     }
 
-    fn remove(&mut self, slot: u32) {
+    fn remove(&mut self, slot: u32, row_hash: u64, key_hash: u64) {
         let (next, previous) = (self.next[slot as usize], self.previous[slot as usize]);
         if next != NONE {
             self.previous[next as usize] = previous;
         }
         match (previous, next) {
             (NONE, NONE) => {
-                self.by_key.remove(slot);
+                self.by_key.remove(key_hash, slot);
             }
-            (NONE, next) => self.by_key.replace(slot, next),
+            (NONE, next) => self.by_key.replace(key_hash, slot, next),
             (previous, next) => self.next[previous as usize] = next,
         }
-        self.by_row.remove(slot);
+        self.by_row.remove(row_hash, slot);
         self.rows.release(slot);
     }
 
