@@ -7,7 +7,7 @@ ARGS ?=
 SECONDS ?= 10
 TARGETS ?= json wal key
 
-.PHONY: demo build test unit e2e oracle cases fuzz bench fmt lint docs golden
+.PHONY: demo build test unit e2e oracle cases fuzz bench bench-peers fmt lint docs golden
 
 demo: build        ## build it and show the main job on real input
 	@"$(PYTHON)" tests/demo
@@ -39,8 +39,12 @@ fuzz:              ## hostile bytes for each reader, SECONDS for each; replay: m
 	@tests/setup c++=g++ >/dev/null
 	tests/fuzz/run --seconds $(SECONDS) $(TARGETS) -- $(ARGS)
 
-bench: build       ## figures, as one table
+# `make bench ARGS=--write` measures the curves too and writes docs/benchmarks.md, with the table that bench-peers left.
+bench: build       ## figures, as one table; ARGS=--write writes docs/benchmarks.md
 	"$$(tests/setup wrk)" tests/bench/bench $(ARGS)
+
+bench-peers: build ## Cenote beside other engines on the same files
+	"$(PYTHON)" tests/bench/bench_peers $(ARGS)
 
 fmt:               ## format
 	cargo fmt --all

@@ -332,8 +332,22 @@ impl Database {
         self.losing.lock().await
     }
 
-    /// Waits until everything that is committed now is visible.
-    pub(crate) async fn wait_for_newest(&self) -> Result<Epoch> {
+    /// Waits until an epoch can be read.
+    ///
+    /// # Errors
+    /// `Unavailable`: the engine has stopped.
+    pub async fn wait_visible(&self, epoch: Epoch) -> Result<()> {
+        self.engine.wait_visible(epoch).await
+    }
+
+    /// Waits until everything that is committed or handed over by a source now is visible.
+    ///
+    /// # Returns
+    /// The epoch that it is visible at.
+    ///
+    /// # Errors
+    /// `Unavailable`: the engine has stopped.
+    pub async fn wait_for_newest(&self) -> Result<Epoch> {
         let epoch = self.engine.commit(cenote_engine::Commit::default()).await?;
         self.engine.wait_visible(epoch).await?;
         Ok(epoch)

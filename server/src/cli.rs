@@ -8,12 +8,15 @@
 mod interrupt;
 mod output;
 mod progress;
-mod promised;
+pub(crate) mod promised;
 mod run;
 mod serve;
 mod settings;
 mod state;
 mod units;
+
+use crate::bench;
+pub(crate) use interrupt::{signalled, watch_signals};
 
 use cenote_engine::THREAD_STACK_BYTES;
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -64,9 +67,7 @@ enum Command {
     /// Explain which changes made a row (not supported yet)
     #[command(after_help = "Example:\n  cenote why by_owner ann")]
     Why(promised::Arguments),
-    /// Built-in generators and Nexmark (not supported yet)
-    #[command(after_help = "Example:\n  cenote bench q5")]
-    Bench(promised::Arguments),
+    Bench(bench::BenchOptions),
 }
 
 /// Parses the arguments, runs the command and tells the exit code.
@@ -82,7 +83,7 @@ pub fn main() -> ExitCode {
         Command::Capture(_) => promised::refuse("capture"),
         Command::Replay(_) => promised::refuse("replay"),
         Command::Why(_) => promised::refuse("why"),
-        Command::Bench(_) => promised::refuse("bench"),
+        Command::Bench(options) => on_deep_stack(|| bench::bench(options)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,9 @@
-//! The binary `cenote`: command line, HTTP, pgwire, configuration, metrics.
+//! The binary `cenote`: command line, HTTP, pgwire, configuration, metrics, benchmarks.
 //!
 //! # Not here
 //! What a statement means is decided in `cenote_query`; this crate only carries requests and answers.
 
+mod bench;
 mod cli;
 mod encode;
 mod http;
