@@ -89,6 +89,14 @@ fn disagree(ours: &[String], theirs: &[String]) -> Error {
         .fact("yardstick", theirs.join(", "))
 }
 
+/// What a measured database answers: as a server does, or as `cenote run`.
+fn answers(as_server: bool) -> cenote_query::Answers {
+    match as_server {
+        true => cenote_query::Answers::Current,
+        false => cenote_query::Answers::Final,
+    }
+}
+
 /// The middle of some figures; the mean of the two middle ones where their number is even.
 fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = figures.collect();

@@ -5,7 +5,7 @@ use super::data::{self, BATCH_ROWS, Generator, Shape};
 use super::feed::{Batches, CONNECTOR, Pace, Stretch};
 use super::subject::Subject;
 use super::yardstick::{self, Input, Rows};
-use super::{block_on, disagree, median, rounded};
+use super::{answers, block_on, disagree, median, rounded};
 use arrow::array::RecordBatch;
 use cenote_statestore::Result;
 use serde_json::{Value, json};
@@ -20,7 +20,10 @@ pub struct Options {
     /// Different keys
     #[arg(long, default_value_t = 1_000_000, env = "CENOTE_BENCH_KEYS", value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// Rows of each epoch [default: batches of 8192 rows, merged into epochs as they queue up]
+    /// As in a server: what has come so far is published all the way, not at the end alone as in `cenote run`
+    #[arg(long, env = "CENOTE_BENCH_SERVER", value_parser = clap::builder::FalseyValueParser::new())]
+    server: bool,
+    /// Rows of each epoch, as in a server [default: batches of 8192 rows, merged into epochs as they queue up]
     #[arg(long, value_name = "ROWS", env = "CENOTE_BENCH_BATCH", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Worker threads of the dataflow engine
@@ -66,7 +69,8 @@ pub fn run(options: &Options) -> Result<Value> {
 async fn pair(options: &Options, pace: &Pace, batches: &[RecordBatch]) -> Result<(Spent, Spent)> {
     let mut feed = Batches::default();
     feed.add("s", vec![Stretch::of(batches.to_vec(), pace.clone())]);
-    let mut subject = Subject::open(usize::from(options.workers), 1, feed).await?;
+    let answers = answers(options.server || options.batch.is_some());
+    let mut subject = Subject::open(usize::from(options.workers), 1, answers, feed).await?;
     subject
         .run(&format!(
             "CREATE SOURCE s (k BIGINT, v BIGINT) WITH (connector = '{CONNECTOR}')"
@@ -100,7 +104,7 @@ async fn pair(options: &Options, pace: &Pace, batches: &[RecordBatch]) -> Result
 fn line(options: &Options, runs: &[(Spent, Spent)]) -> Value {
     json!({
         "bench": "aggregate", "rows": options.rows, "keys": options.keys, "workers": options.workers,
-        "epoch_rows": options.batch, "query": QUERY,
+        "epoch_rows": options.batch, "server": options.server || options.batch.is_some(), "query": QUERY,
         "ratio_cpu": rounded(median(runs.iter().map(|(ours, theirs)| theirs.cpu.as_secs_f64() / ours.cpu.as_secs_f64()))),
         "ratio_wall": rounded(median(runs.iter().map(|(ours, theirs)| theirs.wall.as_secs_f64() / ours.wall.as_secs_f64()))),
         "cenote_cpu_us_per_row": rounded(median(runs.iter().map(|(ours, _)| ours.cpu_us_per(options.rows)))),

@@ -5,7 +5,7 @@ use super::data::{self, BATCH_ROWS, Generator, Shape};
 use super::feed::{Batches, CONNECTOR, Pace, Stretch, Turns};
 use super::subject::Subject;
 use super::yardstick::{self, Input, Rows};
-use super::{block_on, disagree, median, rounded};
+use super::{answers, block_on, disagree, median, rounded};
 use arrow::array::RecordBatch;
 use cenote_statestore::Result;
 use serde_json::{Value, json};
@@ -24,6 +24,9 @@ pub struct Options {
     /// Keep the joined rows as the view, instead of sums of them by a thousand keys
     #[arg(long, env = "CENOTE_BENCH_PUBLISH", value_parser = clap::builder::FalseyValueParser::new())]
     publish: bool,
+    /// As in a server: what has come so far is published all the way, not at the end alone as in `cenote run`
+    #[arg(long, env = "CENOTE_BENCH_SERVER", value_parser = clap::builder::FalseyValueParser::new())]
+    server: bool,
     /// Worker threads of the dataflow engine
     #[arg(long, default_value_t = 1, env = "CENOTE_BENCH_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -107,7 +110,8 @@ async fn pair(options: &Options, sides: &Sides) -> Result<(Spent, Spent)> {
     } else {
         (SUMS, CHECK_SUMS)
     };
-    let mut subject = Subject::open(usize::from(options.workers), 1, feed(sides)).await?;
+    let answers = answers(options.server);
+    let mut subject = Subject::open(usize::from(options.workers), 1, answers, feed(sides)).await?;
     subject
         .run(&format!(
             "CREATE SOURCE l (k BIGINT, g BIGINT) WITH (connector = '{CONNECTOR}'); \
@@ -148,7 +152,7 @@ async fn pair(options: &Options, sides: &Sides) -> Result<(Spent, Spent)> {
 fn line(options: &Options, runs: &[(Spent, Spent)]) -> Value {
     let rows = options.left + options.right;
     json!({
-        "bench": "join", "left": options.left, "right": options.right, "workers": options.workers,
+        "bench": "join", "left": options.left, "right": options.right, "workers": options.workers, "server": options.server,
         "query": if options.publish { ROWS } else { SUMS },
         "ratio_cpu": rounded(median(runs.iter().map(|(ours, theirs)| theirs.cpu.as_secs_f64() / ours.cpu.as_secs_f64()))),
         "ratio_wall": rounded(median(runs.iter().map(|(ours, theirs)| theirs.wall.as_secs_f64() / ours.wall.as_secs_f64()))),

@@ -6,6 +6,7 @@ use super::feed::{Batches, CONNECTOR, Measured, Pace, Stretch};
 use super::subject::Subject;
 use super::{block_on, disagree, rounded};
 use arrow::array::RecordBatch;
+use cenote_query::Answers;
 use cenote_statestore::Result;
 use serde_json::{Value, json};
 
@@ -122,7 +123,13 @@ pub fn run(options: &Options) -> Result<Value> {
         let prepared = options.prepared()?;
         let prepared_bytes = resident_bytes()?.saturating_sub(before);
         let feed = options.feed(&prepared);
-        let mut subject = Subject::open(usize::from(options.workers), options.retain_epochs, feed).await?;
+        let mut subject = Subject::open(
+            usize::from(options.workers),
+            options.retain_epochs,
+            Answers::Current,
+            feed,
+        )
+        .await?;
         subject.run(&options.script()).await?;
         subject.release();
         subject.wait().await?;

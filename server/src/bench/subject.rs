@@ -4,7 +4,7 @@ use super::feed::{Batches, Measured};
 use arrow::array::AsArray;
 use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
-use cenote_query::{Database, DatabaseConfig, Outcome, Session};
+use cenote_query::{Answers, Database, DatabaseConfig, Outcome, Session};
 use cenote_statestore::Result;
 use futures::StreamExt;
 use std::sync::Arc;
@@ -23,7 +23,10 @@ pub struct Subject {
 
 impl Subject {
     /// Opens a database that keeps nothing outside memory.
-    pub async fn open(workers: usize, retain_epochs: u64, feed: Batches) -> Result<Subject> {
+    ///
+    /// # Arguments
+    /// - `answers`: whether the way to the final rows is seen, as in a server, or not, as in `cenote run`.
+    pub async fn open(workers: usize, retain_epochs: u64, answers: Answers, feed: Batches) -> Result<Subject> {
         let feed = Arc::new(feed);
         let mut connectors = registry();
         connectors.register(feed.clone());
@@ -35,7 +38,7 @@ impl Subject {
             connectors,
             paths: PathPolicy::Any,
             transient_tables: false,
-            selects_wait_for_sources: false,
+            answers,
             query_memory_bytes: QUERY_MEMORY_BYTES,
         })
         .await?;

@@ -6,6 +6,7 @@ use super::feed::{Batches, CONNECTOR, Pace, Stretch};
 use super::subject::Subject;
 use super::{block_on, disagree, rounded};
 use arrow::array::RecordBatch;
+use cenote_query::Answers;
 use cenote_statestore::Result;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -75,7 +76,7 @@ async fn point(options: &Options, views: u64) -> Result<Value> {
     let before = resident_bytes()?;
     let mut feed = Batches::default();
     feed.add("s", vec![Stretch::of(batches(options, views)?, Pace::Free)]);
-    let mut subject = Subject::open(usize::from(options.workers), 1, feed).await?;
+    let mut subject = Subject::open(usize::from(options.workers), 1, Answers::Current, feed).await?;
     let creating = Stopwatch::start();
     let mut script = format!("CREATE SOURCE s (g BIGINT, k BIGINT, v BIGINT) WITH (connector = '{CONNECTOR}');");
     for view in 0..views {
