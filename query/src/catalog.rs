@@ -7,6 +7,7 @@
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
 use crate::constraints::{Checks, Constraints};
+use crate::database::Points;
 use crate::parse::Parsed;
 use crate::relations::named_relations;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -17,7 +18,7 @@ use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema, VersionedT
 use datafusion::sql::sqlparser::ast::DataType as SqlType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::OnceCell;
 
 /// The schema that unqualified names are in.
@@ -134,6 +135,29 @@ pub struct ViewDefinition {
     pub columns: Vec<String>,
     /// Whether it is materialized.
     pub materialized: bool,
+    /// What its query names.
+    #[serde(skip)]
+    pub(crate) named: Named,
+}
+
+/// Names in `public` that a query names, found out with the first question.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named(OnceLock<BTreeSet<String>>);
+
+impl ViewDefinition {
+    /// Names in `public` that its query names.
+    fn named(&self) -> &BTreeSet<String> {
+        self.named.0.get_or_init(|| {
+            let statements = crate::parse::parse_script(&self.query).unwrap_or_default();
+            let asts = statements.iter().filter_map(|statement| match &*statement.parsed {
+                Parsed::Sql { ast, .. } => Some(ast),
+                _ => None,
+            });
+            let named = asts.flat_map(|ast| named_relations(ast));
+            let in_public = named.filter(|(schema, _)| schema.as_deref().unwrap_or(PUBLIC) == PUBLIC);
+            in_public.map(|(_, name)| name).collect()
+        })
+    }
 }
 
 /// A table with its contents.
@@ -147,6 +171,8 @@ pub struct Table {
     pub lengths: Vec<Option<u64>>,
     /// Its CHECK conditions, once a row was checked.
     pub(crate) checks: OnceCell<Checks>,
+    /// The short way to one row.
+    pub(crate) points: Points,
     /// Contents; `None` for a source, and for a transient table.
     pub versioned: Option<Arc<VersionedTable>>,
     /// Offsets of its connector.
@@ -183,6 +209,8 @@ pub struct MaterializedView {
     pub created: Epoch,
     /// Collections it reads, directly.
     pub reads: Vec<CollectionId>,
+    /// The short way to one row.
+    pub(crate) points: Points,
 }
 
 impl MaterializedView {
@@ -273,6 +301,7 @@ impl Object {
 #[derive(Clone, Debug)]
 pub struct Catalog {
     objects: BTreeMap<String, Object>,
+    names: BTreeMap<CollectionId, String>,
     indexes: BTreeMap<String, Arc<Index>>,
     next: u64,
 }
@@ -281,6 +310,7 @@ impl Default for Catalog {
     fn default() -> Catalog {
         Catalog {
             objects: BTreeMap::new(),
+            names: BTreeMap::new(),
             indexes: BTreeMap::new(),
             next: FIRST_COLLECTION,
         }
@@ -295,7 +325,7 @@ impl Catalog {
 
     /// The object of that collection.
     pub fn by_id(&self, id: CollectionId) -> Option<&Object> {
-        self.objects.values().find(|object| object.id() == id)
+        self.objects.get(self.names.get(&id)?)
     }
 
     /// All objects in the order of their names.
@@ -305,15 +335,28 @@ impl Catalog {
 
     /// The status of a view and of every view that it reads, directly or through others.
     pub fn views_under(&self, view: &MaterializedView) -> Vec<Arc<ViewStatus>> {
-        let (mut found, mut seen) = (vec![view.status.clone()], BTreeSet::new());
-        let mut ahead = view.reads.clone();
+        self.failing_with(view).0
+    }
+
+    /// What a view, directly or through others, cannot do without: the status of the views, its own first, and the
+    /// sources that keep no rows.
+    pub(crate) fn failing_with(&self, view: &MaterializedView) -> (Vec<Arc<ViewStatus>>, Vec<CollectionId>) {
+        let (mut views, mut sources) = (vec![view.status.clone()], Vec::new());
+        let (mut ahead, mut seen) = (view.reads.clone(), BTreeSet::new());
         while let Some(id) = ahead.pop() {
-            if let (true, Some(Object::MaterializedView(input))) = (seen.insert(id), self.by_id(id)) {
-                found.push(input.status.clone());
-                ahead.extend(&input.reads);
+            if !seen.insert(id) {
+                continue;
+            }
+            match self.by_id(id) {
+                Some(Object::MaterializedView(input)) => {
+                    views.push(input.status.clone());
+                    ahead.extend(&input.reads);
+                }
+                Some(Object::Table(table)) if table.versioned.is_none() => sources.push(id),
+                _ => {}
             }
         }
-        found
+        (views, sources)
     }
 
     /// The materialized views that read any of these collections, directly or through others.
@@ -331,16 +374,12 @@ impl Catalog {
 
     /// All materialized views in the order of their creation.
     pub fn materialized_views(&self) -> Vec<&Arc<MaterializedView>> {
-        let mut views: Vec<_> = self
-            .objects
-            .values()
-            .filter_map(|object| match object {
-                Object::MaterializedView(view) => Some(view),
-                _ => None,
-            })
-            .collect();
-        views.sort_by_key(|view| view.definition.id);
-        views
+        let by_id = self.names.values().filter_map(|name| self.objects.get(name));
+        let views = by_id.filter_map(|object| match object {
+            Object::MaterializedView(view) => Some(view),
+            _ => None,
+        });
+        views.collect()
     }
 
     /// A collection number that was never used.
@@ -357,12 +396,19 @@ impl Catalog {
     /// Adds an object; one of the same name is replaced.
     pub fn insert(&mut self, object: Object) {
         self.reserve(object.id());
-        self.objects.insert(object.name().to_string(), object);
+        let (id, name) = (object.id(), object.name().to_string());
+        if let Some(replaced) = self.objects.insert(name.clone(), object) {
+            self.names.remove(&replaced.id());
+        }
+        self.names.insert(id, name);
     }
 
     /// Removes objects by collection.
     pub fn remove(&mut self, ids: &[CollectionId]) {
-        self.objects.retain(|_, object| !ids.contains(&object.id()));
+        let ids: BTreeSet<CollectionId> = ids.iter().copied().collect();
+        for name in ids.iter().filter_map(|id| self.names.remove(id)) {
+            self.objects.remove(&name);
+        }
         self.indexes.retain(|_, index| !ids.contains(&index.definition.on));
     }
 
@@ -439,13 +485,7 @@ impl Catalog {
 
     /// Whether a view's query names an object.
     pub(crate) fn names(&self, object: &Object, view: &ViewDefinition) -> bool {
-        let statements = crate::parse::parse_script(&view.query).unwrap_or_default();
-        statements.iter().any(|statement| match &*statement.parsed {
-            Parsed::Sql { ast, .. } => named_relations(ast)
-                .iter()
-                .any(|(schema, name)| schema.as_deref().unwrap_or(PUBLIC) == PUBLIC && name == object.name()),
-            _ => false,
-        })
+        view.named().contains(object.name())
     }
 
     /// The error for a name that is not there, with near names.

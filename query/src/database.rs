@@ -5,12 +5,16 @@ mod follow;
 mod lookup;
 mod metrics;
 mod open;
+mod point;
 mod read;
 mod state;
 
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
 pub(crate) use open::new_table;
+pub use point::PointRow;
+pub(crate) use point::Points;
+pub(crate) use read::SIZES_ASKED;
 pub(crate) use state::StateTable;
 
 use crate::catalog::{Catalog, MaterializedView, Object};

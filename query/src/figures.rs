@@ -2,6 +2,7 @@
 //! created (at a restart, since then), and how much state they keep.
 
 use crate::catalog::{MaterializedView, Object};
+use crate::database::SIZES_ASKED;
 use crate::explain::describe;
 use crate::plan::ReadView;
 use crate::system::Columns;
@@ -10,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use cenote_engine::OperatorFigures;
 use cenote_engine::plan::Node;
 use cenote_statestore::{Result, VersionedTable};
+use futures::{StreamExt, TryStreamExt};
 
 /// One operator with its figures.
 struct Operator {
@@ -25,15 +27,14 @@ struct Operator {
 
 /// The operators of all views, or of one.
 pub(crate) async fn operators(view: &ReadView, of: Option<&str>) -> Result<RecordBatch> {
-    let mut found = Vec::new();
-    for object in view.catalog.objects() {
-        if let Object::MaterializedView(materialized) = object
-            && of.is_none_or(|name| name == object.name())
-        {
-            found.extend(of_view(view, materialized).await?);
-        }
-    }
-    table(&found)
+    let wanted = view.catalog.objects().filter_map(|object| match object {
+        Object::MaterializedView(materialized) if of.is_none_or(|name| name == object.name()) => Some(materialized),
+        _ => None,
+    });
+    let asked: Vec<_> = wanted.map(|materialized| of_view(view, materialized)).collect();
+    let operators = futures::stream::iter(asked).buffered(SIZES_ASKED);
+    let operators: Vec<Vec<Operator>> = operators.try_collect().await?;
+    table(&operators.into_iter().flatten().collect::<Vec<_>>())
 }
 
 /// Columns of the table.

@@ -67,14 +67,6 @@ impl ErrorTables {
         }
     }
 
-    /// Rows and bytes that are kept.
-    pub(crate) fn size(&self) -> (u64, u64) {
-        let tables = self.views.iter().map(|(_, table)| table).chain([&self.sources]);
-        tables
-            .map(|table| table.statistics())
-            .fold((0, 0), |sum, table| (sum.0 + table.rows, sum.1 + table.bytes))
-    }
-
     /// Every row at an epoch, in batches of [`columns`].
     pub(crate) fn read(&self, pin: &Pin) -> impl Iterator<Item = Result<RecordBatch>> + Send + 'static {
         let whole = |table: &Arc<VersionedTable>, width: usize| -> Scan {

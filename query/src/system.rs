@@ -1,11 +1,13 @@
 //! System tables: schema `cenote_catalog`.
 
 use crate::catalog::Object;
+use crate::database::StateTable;
 use crate::plan::ReadView;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use cenote_engine::port::OptionSpec;
 use cenote_statestore::{Error, ErrorKind, Result};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All system tables.
@@ -200,15 +202,20 @@ fn connector_options(view: &ReadView) -> Result<Option<RecordBatch>> {
 }
 
 async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
-    let readables = view.database.readables().await?;
+    let readables = view.database.readables_of(&view.catalog).await?;
     let states = view.database.state_tables(&view.catalog);
+    let states: HashMap<&str, &StateTable> = states.iter().map(|state| (state.schema.name.as_str(), state)).collect();
+    let kept = view.catalog.kept_states();
+    let kept: HashMap<&str, &Object> = kept
+        .map(|(object, kept)| (kept.schema().name.as_str(), object))
+        .collect();
     let found: Vec<_> = readables
         .iter()
         .filter(|readable| readable.schema_name == crate::catalog::STATE_SCHEMA)
-        .map(|readable| (readable, states.iter().find(|state| state.schema.name == readable.name)))
+        .map(|readable| (readable, states.get(readable.name.as_str())))
         .collect();
     let kept_by = |readable: &crate::database::Readable| {
-        let (object, _) = view.catalog.kept_state(&readable.name)?;
+        let object = kept.get(readable.name.as_str())?;
         let operator = if matches!(object, Object::Table(_)) {
             "source"
         } else {

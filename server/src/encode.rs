@@ -11,6 +11,7 @@ mod arrow_ipc;
 mod changes;
 mod csv;
 mod exported;
+mod flat_message;
 mod json;
 mod parquet_file;
 mod table;

@@ -27,6 +27,7 @@ mod request;
 mod respond;
 mod routes;
 mod scan;
+mod short_way;
 mod sql;
 mod sql_parameters;
 mod stream;

@@ -13,6 +13,10 @@
 //! # Not here
 //! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
 
+mod read;
+
+pub use read::Stored;
+
 use crate::forms::json;
 use crate::forms::list::{self, ListBytes};
 use crate::forms::uuid::{UUID, UUID_BYTES};

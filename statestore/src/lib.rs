@@ -26,7 +26,7 @@ mod table;
 pub mod wal;
 
 pub use changes::{Changes, Weights};
-pub use column::{Column, storable};
+pub use column::{Column, Stored, storable};
 pub use digest::Digest;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
@@ -36,4 +36,4 @@ pub use index::{KeyIndex, NO_SLOT};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};
 pub use rows::{RowStore, RowView};
-pub use table::{Follower, Lookup, Scan, TableSchema, TableStatistics, UniqueKey, VersionedTable};
+pub use table::{Follower, Lookup, Scan, StoredRow, TableSchema, TableStatistics, UniqueKey, VersionedTable};

@@ -4,9 +4,10 @@
 //! Which slot a key has ([`KeyIndex`]); versions ([`crate::VersionedTable`]).
 
 use crate::KeyIndex;
-use crate::column::{ArrayView, Column};
+use crate::column::{ArrayView, Column, Stored};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use std::ops::Range;
 
 /// Columns of equal length whose rows are allocated and released one at a time.
 #[derive(Debug)]
@@ -148,6 +149,18 @@ impl RowStore {
     /// Reads columns `indices` of the slots, in order.
     pub fn gather(&self, indices: &[usize], slots: &[u32]) -> Vec<ArrayRef> {
         indices.iter().map(|index| self.columns[*index].gather(slots)).collect()
+    }
+
+    /// The value of one column of a slot.
+    #[inline]
+    pub fn stored(&self, column: usize, slot: u32) -> Stored<'_> {
+        self.columns[column].stored(slot)
+    }
+
+    /// Reads columns `indices` of neighbouring slots.
+    pub fn gather_run(&self, indices: &[usize], slots: Range<u32>) -> Vec<ArrayRef> {
+        let columns = indices.iter().map(|index| &self.columns[*index]);
+        columns.map(|column| column.gather_run(slots.clone())).collect()
     }
 
     /// Reads whole rows.

@@ -23,12 +23,14 @@
 mod follow;
 mod indexes;
 mod past;
+mod point;
 mod scan;
 mod secondary;
 mod shard;
 
 pub use follow::Follower;
 pub use indexes::UniqueKey;
+pub use point::StoredRow;
 pub use scan::Scan;
 
 use crate::retention::expired;
@@ -213,13 +215,14 @@ impl VersionedTable {
         let view = RowStore::view(self.schema.identity(), keys);
         let (mut parts, mut key_of_row) = (Vec::new(), Vec::new());
         for (number, shard) in self.shards.iter().enumerate() {
+            let is_here = |hash: &u64| !self.hash_sharded || shard_of(*hash, self.shards.len()) == number;
+            if !hashes.iter().any(is_here) {
+                continue;
+            }
             let shard = shard.read();
             shard.check(pin.epoch())?;
             let mut places = Vec::new();
-            for (row, hash) in hashes.iter().enumerate() {
-                if self.hash_sharded && shard_of(*hash, self.shards.len()) != number {
-                    continue;
-                }
+            for (row, hash) in hashes.iter().enumerate().filter(|(_, hash)| is_here(hash)) {
                 if let Some(place) = shard.find(*hash, &view, row, pin.epoch()) {
                     places.push(place);
                     key_of_row.push(row);

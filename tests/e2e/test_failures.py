@@ -42,6 +42,26 @@ def test_a_view_that_fails_says_so_and_the_others_go_on(failing):
     assert server.get("/api/v1/queryable_state/bad/scan?limit=1").status >= 400
 
 
+def test_keys_that_were_found_are_refused_once_the_view_or_one_under_it_has_failed(fresh):
+    server = fresh(workers=2)
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+        db.execute(f"CREATE MATERIALIZED VIEW bad AS {BAD}")
+        db.execute("CREATE MATERIALIZED VIEW on_bad AS SELECT id, count(*) AS c FROM bad GROUP BY id")
+        db.execute("INSERT INTO t VALUES (1, 5), (2, 10)")
+        assert db.execute("SELECT id, c FROM on_bad ORDER BY id").fetchall() == [(1, 1), (2, 1)]
+        found = {"bad": {"id": 2, "q": 10}, "on_bad": {"id": 2, "c": 1}}
+        for view, row in found.items():
+            assert server.get(f"/api/v1/queryable_state/{view}?key=2").json()["value"] == row
+        db.execute("INSERT INTO t VALUES (3, 100000000)")
+        for view in found:
+            with pytest.raises(psycopg.Error):
+                db.execute(f"SELECT * FROM {view}")
+            answer = server.get(f"/api/v1/queryable_state/{view}?key=2")
+            assert answer.status == 503 and "has failed" in answer.text
+        assert server.get("/api/v1/queryable_state/t?key=2").json()["value"] == {"id": 2, "n": 10}
+
+
 def test_a_failed_view_is_dropped_and_made_again(failing):
     server, db = failing
     db.execute("DROP MATERIALIZED VIEW on_bad")

@@ -1,6 +1,6 @@
 //! Opening: recovery of catalog and tables from the log, rebuilding of views, start of sources.
 
-use super::{Database, DatabaseConfig};
+use super::{Database, DatabaseConfig, Points};
 use crate::catalog::{
     Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
     errors_schema, offsets_schema,
@@ -125,6 +125,7 @@ pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>,
         columns: definition.visible_columns()?,
         lengths: crate::lengths::of_columns(&definition.columns)?,
         checks: OnceCell::new(),
+        points: Points::default(),
         versioned: if keeps_rows {
             let (name, unique) = (definition.primary_key_name(), definition.constraints.unique_keys());
             Some(Arc::new(versioned(definition.stored_schema()?).with_keys(name, unique)))

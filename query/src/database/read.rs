@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Rows of one batch of a scan.
 pub(super) const SCAN_ROWS: usize = 8192;
 
+/// Views whose workers are asked at a time how large their state is.
+pub(crate) const SIZES_ASKED: usize = 64;
+
 /// What a name means to a reader.
 pub(super) enum Target {
     /// A table or a view: versions of many epochs.
@@ -47,24 +50,34 @@ impl Target {
 impl Database {
     /// Everything that can be read, sorted by schema and name.
     pub async fn readables(&self) -> Result<Vec<Readable>> {
-        let catalog = self.catalog();
+        self.readables_of(&self.catalog()).await
+    }
+
+    /// What can be read of what is in a catalog.
+    pub(crate) async fn readables_of(&self, catalog: &Catalog) -> Result<Vec<Readable>> {
         let mut found = Vec::new();
         for object in catalog.objects() {
             if let Some((table, columns, kind)) = contents(object) {
-                found.push(self.describe_versioned(PUBLIC, &table, columns, kind));
+                found.push(sized(self.describe_versioned(PUBLIC, &table, columns, kind), &table));
             }
         }
         for (_, kept) in catalog.kept_states() {
             let columns = kept.schema().columns.clone();
-            found.push(self.describe_versioned(STATE_SCHEMA, kept, columns, ReadableKind::State));
+            found.push(sized(
+                self.describe_versioned(STATE_SCHEMA, kept, columns, ReadableKind::State),
+                kept,
+            ));
         }
-        for view in catalog.materialized_views() {
-            let sizes = self.engine.state_sizes(view.definition.id).await?;
-            for state in self
-                .state_tables(&catalog)
-                .into_iter()
-                .filter(|state| state.view.definition.id == view.definition.id)
-            {
+        let views = catalog.materialized_views().into_iter().map(StateTable::of_view);
+        let views = views.filter(|tables| !tables.is_empty());
+        let sized = views.map(|tables| async {
+            let sizes = self.engine.state_sizes(tables[0].view.definition.id).await?;
+            Ok::<_, Error>((tables, sizes))
+        });
+        let mut sized = futures::stream::iter(sized).buffered(SIZES_ASKED);
+        while let Some(view) = sized.next().await {
+            let (tables, sizes) = view?;
+            for state in tables {
                 let size = sizes
                     .iter()
                     .find(|(node, table, _, _)| (*node, *table) == (state.node, state.table));
@@ -72,6 +85,7 @@ impl Database {
                 found.push(self.describe_state(&state, rows, bytes));
             }
         }
+        drop(sized);
         found.sort_by(|a, b| (&a.schema_name, &a.name).cmp(&(&b.schema_name, &b.name)));
         Ok(found)
     }
@@ -83,7 +97,6 @@ impl Database {
         columns: SchemaRef,
         kind: ReadableKind,
     ) -> Readable {
-        let statistics = table.statistics();
         let identity = table.schema();
         let key = identity.unique && identity.key.iter().all(|key| *key < columns.fields().len());
         Readable {
@@ -93,8 +106,8 @@ impl Database {
             columns,
             key: if key { identity.key.clone() } else { Vec::new() },
             key_unique: key,
-            rows: statistics.rows,
-            bytes: statistics.bytes,
+            rows: 0,
+            bytes: 0,
             epoch: self.epoch(),
         }
     }
@@ -113,7 +126,8 @@ impl Database {
         }
     }
 
-    /// One readable collection by name (`view`, `schema.view`, `cenote_state.table`).
+    /// One readable collection by name (`view`, `schema.view`, `cenote_state.table`). Its rows and bytes are not
+    /// counted: they are 0.
     ///
     /// # Errors
     /// `Invalid`, SQLSTATE 42P01, with near names. `Unavailable`: the view has failed.
@@ -165,7 +179,6 @@ impl Database {
             }
             "cenote_catalog" if name == "errors" => {
                 let tables = ErrorTables::new(self.errors.clone(), catalog);
-                let (rows, bytes) = tables.size();
                 let readable = Readable {
                     schema_name: "cenote_catalog".into(),
                     name: name.into(),
@@ -173,8 +186,8 @@ impl Database {
                     columns: crate::row_errors::columns(),
                     key: Vec::new(),
                     key_unique: false,
-                    rows,
-                    bytes,
+                    rows: 0,
+                    bytes: 0,
                     epoch: self.epoch(),
                 };
                 Ok(Target::Errors { readable, tables })
@@ -258,8 +271,12 @@ impl Database {
                     self.check_view(&view)?;
                     view.check_there_at(epoch)?;
                 }
-                let all = (0..columns.fields().len()).collect();
-                let source = Source::Table(table.scan(pin, all, 0..table.shards()));
+                // Only what is wanted is copied, except that a condition may need any column.
+                let (read, projection) = match filter {
+                    None => (projection.clone(), (0..projection.len()).collect()),
+                    Some(_) => ((0..columns.fields().len()).collect(), projection),
+                };
+                let source = Source::Table(table.scan(pin, read, 0..table.shards()));
                 Ok(OpenScan {
                     schema,
                     epoch,
@@ -352,6 +369,7 @@ impl Database {
 struct OpenScan {
     schema: SchemaRef,
     epoch: Epoch,
+    /// Which of the columns that are read leave.
     projection: Vec<usize>,
     filter: Option<Arc<dyn PhysicalExpr>>,
     source: Source,
@@ -386,6 +404,16 @@ impl OpenScan {
             }))
         });
         futures::stream::iter(batches).boxed()
+    }
+}
+
+/// The description of a table with its sizes.
+fn sized(readable: Readable, table: &VersionedTable) -> Readable {
+    let statistics = table.statistics();
+    Readable {
+        rows: statistics.rows,
+        bytes: statistics.bytes,
+        ..readable
     }
 }
 

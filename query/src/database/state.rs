@@ -23,26 +23,14 @@ pub(crate) struct StateTable {
 impl Database {
     /// All state tables of operators, in the order of views and operators.
     pub(crate) fn state_tables(&self, catalog: &Catalog) -> Vec<StateTable> {
-        let mut found = Vec::new();
-        for view in catalog.materialized_views() {
-            for (node, operator) in view.plan.nodes.iter().enumerate() {
-                for (table, schema) in operator.state_tables().into_iter().enumerate() {
-                    found.push(StateTable {
-                        view: view.clone(),
-                        node,
-                        table,
-                        schema,
-                        operator: operator.kind(),
-                    });
-                }
-            }
-        }
-        found
+        let views = catalog.materialized_views().into_iter();
+        views.flat_map(StateTable::of_view).collect()
     }
 
     pub(crate) fn state_table(&self, catalog: &Catalog, name: &str) -> Result<StateTable> {
-        self.state_tables(catalog)
-            .into_iter()
+        let views = catalog.materialized_views().into_iter();
+        views
+            .flat_map(StateTable::of_view)
             .find(|table| table.schema.name == name)
             .ok_or_else(|| {
                 Error::new(
@@ -76,6 +64,23 @@ impl Database {
 }
 
 impl StateTable {
+    /// The state tables of a view's operators, in their order.
+    pub(crate) fn of_view(view: &Arc<MaterializedView>) -> Vec<StateTable> {
+        let mut found = Vec::new();
+        for (node, operator) in view.plan.nodes.iter().enumerate() {
+            for (table, schema) in operator.state_tables().into_iter().enumerate() {
+                found.push(StateTable {
+                    view: view.clone(),
+                    node,
+                    table,
+                    schema,
+                    operator: operator.kind(),
+                });
+            }
+        }
+        found
+    }
+
     /// The engine's read of it.
     pub(crate) fn read(&self, keys: Option<Vec<ArrayRef>>) -> StateRead {
         StateRead {

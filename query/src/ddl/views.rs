@@ -1,8 +1,8 @@
 //! CREATE VIEW and CREATE MATERIALIZED VIEW: planned, logged, started.
 
 use super::{duplicate_column, encode, object_name, options_of};
-use crate::catalog::{Catalog, DdlRecord, MaterializedView, Object, PlainView, Table, ViewDefinition};
-use crate::database::Database;
+use crate::catalog::{Catalog, DdlRecord, MaterializedView, Named, Object, PlainView, Table, ViewDefinition};
+use crate::database::{Database, Points};
 use crate::error::{from_datafusion, unsupported};
 use crate::names::{folded, shown_name};
 use crate::session::{Commitment, canceled};
@@ -230,6 +230,7 @@ impl Database {
             meters,
             created: Epoch::ZERO,
             reads: Vec::new(),
+            points: Points::default(),
         }))
     }
 
@@ -338,6 +339,7 @@ impl Database {
             meters,
             created,
             reads,
+            points: Points::default(),
         }))
     }
 
@@ -402,6 +404,7 @@ fn view_definition(create: &CreateView, text: &str, catalog: &mut Catalog) -> Re
         query: create.query.to_string(),
         columns: create.columns.iter().map(|column| folded(&column.name)).collect(),
         materialized: create.materialized,
+        named: Named::default(),
     })
 }
 

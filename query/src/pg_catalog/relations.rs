@@ -393,6 +393,11 @@ async fn system_tables(view: &ReadView) -> Result<&'static [Relation]> {
     static TABLES: OnceCell<Vec<Relation>> = OnceCell::const_new();
     let tables = TABLES.get_or_try_init(|| async {
         let mut found = Vec::new();
+        // Of an empty catalog: only their columns are asked for.
+        let view = &ReadView {
+            catalog: Arc::default(),
+            ..view.clone()
+        };
         for (position, name) in crate::system::TABLES.iter().enumerate() {
             let columns: SchemaRef = match crate::system::system_table(view, name).await? {
                 Some(rows) => rows.schema(),

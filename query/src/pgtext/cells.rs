@@ -100,13 +100,21 @@ impl<'a> Cells<'a> {
         })
     }
 
+    /// One value that is not NULL.
+    pub(super) fn one(value: Values<'a>) -> Cells<'a> {
+        Cells {
+            nulls: None,
+            values: value,
+        }
+    }
+
     /// Whether the cell is NULL.
     pub(crate) fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 }
 
-fn per_second(unit: &TimeUnit) -> i64 {
+pub(super) fn per_second(unit: &TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,

@@ -4,18 +4,20 @@
 //! Timestamps are RFC 3339, binary is base64, lists are arrays, structs are objects.
 
 use super::calendar::{write_date, write_interval, write_time, write_timestamp};
-use super::cells::{Cells, Values};
+use super::cells::{Cells, Values, per_second};
 use super::number::{write_decimal, write_f32, write_f64, write_i64, write_u64};
 use crate::pgtype::{ColumnType, oid};
 use arrow::array::Array;
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cenote_statestore::Result;
 use cenote_statestore::forms::uuid;
+use cenote_statestore::{Result, Stored};
 
 /// The largest integer that a double holds together with all below it.
 const EXACT_MAX: u128 = 1 << 53;
+
+const MICROSECOND_NANOS: i64 = 1_000;
 
 /// Writes the cells of one array as JSON.
 pub struct JsonWriter<'a> {
@@ -72,6 +74,81 @@ impl<'a> JsonWriter<'a> {
 pub fn write_json(out: &mut Vec<u8>, array: &dyn Array, row: usize, numbers_raw: bool) -> Result<()> {
     write_cell(out, &Cells::new(array)?, row, numbers_raw);
     Ok(())
+}
+
+/// Whether [`write_stored`] knows the values of a column.
+pub(crate) fn has_stored_form(field: &Field) -> bool {
+    use DataType::*;
+    let is_plain = matches!(
+        field.data_type(),
+        Boolean
+            | Int16
+            | Int32
+            | Int64
+            | UInt64
+            | Float32
+            | Float64
+            | Decimal128(_, _)
+            | Date32
+            | Time64(TimeUnit::Microsecond)
+            | Timestamp(TimeUnit::Microsecond, _)
+            | Utf8
+    );
+    is_plain && !matches!(ColumnType::of(field).pg.oid, oid::JSON | oid::JSONB)
+}
+
+/// Appends a value of the store as [`JsonWriter`] would write it from an array.
+///
+/// # Panics
+/// If the column has no form here: see [`has_stored_form`].
+pub(crate) fn write_stored(out: &mut Vec<u8>, data_type: &DataType, value: Stored<'_>, raw: bool) {
+    use std::slice::from_ref;
+    match (data_type, &value) {
+        (_, Stored::Null) => out.extend_from_slice(b"null"),
+        (_, Stored::Byte(value)) => out.extend_from_slice(if *value != 0 { b"true" } else { b"false" }),
+        (_, Stored::Bytes(bytes)) => write_string(out, std::str::from_utf8(bytes).expect("written from a valid text")),
+        (_, Stored::Short(value)) => write_cell(out, &Cells::one(Values::Int16(from_ref(value))), 0, raw),
+        (DataType::Date32, Stored::Int(value)) => write_cell(out, &Cells::one(Values::Date32(from_ref(value))), 0, raw),
+        (DataType::Float32, Stored::Int(value)) => write_cell(
+            out,
+            &Cells::one(Values::Float32(&[f32::from_bits(*value as u32)])),
+            0,
+            raw,
+        ),
+        (_, Stored::Int(value)) => write_cell(out, &Cells::one(Values::Int32(from_ref(value))), 0, raw),
+        (DataType::Int64, Stored::Long(value)) => write_cell(out, &Cells::one(Values::Int64(from_ref(value))), 0, raw),
+        (DataType::UInt64, Stored::Long(value)) => {
+            write_cell(out, &Cells::one(Values::UInt64(&[*value as u64])), 0, raw)
+        }
+        (DataType::Float64, Stored::Long(value)) => write_cell(
+            out,
+            &Cells::one(Values::Float64(&[f64::from_bits(*value as u64)])),
+            0,
+            raw,
+        ),
+        (DataType::Time64(_), Stored::Long(value)) => write_cell(
+            out,
+            &Cells::one(Values::Time64(from_ref(value), MICROSECOND_NANOS)),
+            0,
+            raw,
+        ),
+        (DataType::Timestamp(unit, None), Stored::Long(value)) => write_cell(
+            out,
+            &Cells::one(Values::Timestamp(from_ref(value), per_second(unit))),
+            0,
+            raw,
+        ),
+        (DataType::Timestamp(unit, Some(_)), Stored::Long(value)) => write_cell(
+            out,
+            &Cells::one(Values::Timestamptz(from_ref(value), per_second(unit))),
+            0,
+            raw,
+        ),
+        (DataType::Decimal128(_, scale), Stored::Wide(value)) => {
+            write_cell(out, &Cells::one(Values::Decimal128(from_ref(value), *scale)), 0, raw)
+        }
+        (other, _) => panic!("a value of type {other} is written without having been asked for"),
+    }
 }
 
 fn write_cell(out: &mut Vec<u8>, cells: &Cells<'_>, row: usize, raw: bool) {

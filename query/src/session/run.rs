@@ -5,7 +5,7 @@
 //! applied to those contents.
 
 use super::{Session, passes_rows, stream_plan};
-use crate::catalog::{MaterializedView, Object, Table, ViewDefinition};
+use crate::catalog::{MaterializedView, Named, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
 use crate::ddl::{OnRowError, RUN_HISTORY_BYTES};
 use crate::error::{from_datafusion, unsupported};
@@ -152,6 +152,7 @@ impl Session {
             query: String::new(),
             columns: names,
             materialized: true,
+            named: Named::default(),
         };
         let running = self
             .database

@@ -1,7 +1,11 @@
 //! Arrow IPC, stream format, one message per batch.
+//!
+//! Batches of flat columns (numbers, times, texts) go from their buffers into the answer in one copy: [`FlatMessage`].
+//! What else there is, the library writes.
 
 use super::Encoder;
 use super::exported::{Exported, Target};
+use super::flat_message::FlatMessage;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
@@ -11,6 +15,8 @@ use cenote_statestore::Result;
 pub struct IpcStream {
     exported: Exported,
     writer: StreamWriter<Vec<u8>>,
+    /// Set with the first rows, if all columns are flat.
+    flat: Option<FlatMessage>,
 }
 
 impl IpcStream {
@@ -23,6 +29,7 @@ impl IpcStream {
         Ok(IpcStream {
             writer: StreamWriter::try_new(Vec::new(), exported.schema())?,
             exported,
+            flat: None,
         })
     }
 
@@ -38,8 +45,17 @@ impl Encoder for IpcStream {
     }
 
     fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        self.writer.write(&self.exported.batch(batch)?)?;
-        self.drain(out);
+        let batch = self.exported.batch(batch)?;
+        if self.flat.is_none() {
+            self.flat = FlatMessage::like(&batch)?;
+        }
+        match &self.flat {
+            Some(message) if batch.num_rows() > 0 => message.write(&batch, out),
+            _ => {
+                self.writer.write(&batch)?;
+                self.drain(out);
+            }
+        }
         Ok(())
     }
 
@@ -49,3 +65,6 @@ impl Encoder for IpcStream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,17 +2,22 @@
 
 use super::error::ApiError;
 use super::routes::router;
+use super::short_way::ShortWay;
 use super::{App, Limits, stopped};
 use axum::Router;
-use axum::http::StatusCode;
+use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue};
+use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use cenote_query::Database;
 use cenote_statestore::{Error, ErrorKind, Result};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,7 +94,8 @@ impl Door {
             let router = self.router.clone();
             app.figures().connections.fetch_add(1, Ordering::Relaxed);
             self.connections.spawn(async move {
-                serve_connection(stream, router, limits.read_timeout, shutdown).await;
+                let service = ShortWay::new(app.clone(), router);
+                serve_connection(stream, service, limits.read_timeout, shutdown).await;
                 app.figures().connections.fetch_sub(1, Ordering::Relaxed);
                 drop(slot);
             });
@@ -99,13 +105,11 @@ impl Door {
         if let Ok(slot) = self.refusals.clone().try_acquire_owned() {
             let router = self.refusing.clone();
             self.connections.spawn(async move {
-                serve_connection(
-                    stream,
-                    router,
+                let (service, read_timeout) = (
+                    TowerToHyperService::new(router),
                     limits.read_timeout.min(Duration::from_secs(5)),
-                    shutdown,
-                )
-                .await;
+                );
+                serve_connection(stream, service, read_timeout, shutdown).await;
                 drop(slot);
             });
         }
@@ -127,12 +131,10 @@ impl Door {
 /// bring decides whether a head that is too large is seen as such.
 const HEAD_BYTES_MAX: usize = 256 << 10;
 
-async fn serve_connection(
-    stream: TcpStream,
-    router: Router,
-    read_timeout: Duration,
-    mut shutdown: watch::Receiver<bool>,
-) {
+async fn serve_connection<S>(stream: TcpStream, service: S, read_timeout: Duration, mut shutdown: watch::Receiver<bool>)
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
+{
     if let Err(error) = configure(&stream) {
         tracing::debug!("cannot configure a connection: {error}");
     }
@@ -141,7 +143,7 @@ async fn serve_connection(
         .timer(TokioTimer::new())
         .header_read_timeout(read_timeout)
         .max_header_size(HEAD_BYTES_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stopped(&mut shutdown) => {

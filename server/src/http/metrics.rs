@@ -2,7 +2,7 @@
 
 use super::App;
 use super::respond;
-use super::routes::ROUTES;
+use super::routes::{LOOKUP, ROUTES};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
@@ -25,6 +25,8 @@ struct RouteFigures {
 /// Counters of this door.
 pub struct Figures {
     routes: Vec<RouteFigures>,
+    /// The route of lookups of one key.
+    lookups: usize,
     /// Connections that are open.
     pub connections: AtomicU64,
     /// Connections refused because there were too many.
@@ -34,8 +36,10 @@ pub struct Figures {
 impl Default for Figures {
     fn default() -> Figures {
         let routes = ROUTES.iter().map(|_| RouteFigures::default()).collect();
+        let lookups = ROUTES.iter().position(|route| route.path == LOOKUP);
         Figures {
             routes,
+            lookups: lookups.expect("lookups have a route"),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -43,6 +47,11 @@ impl Default for Figures {
 }
 
 impl Figures {
+    /// Counts a lookup of one key that found its row.
+    pub fn count_lookup(&self, since: Instant) {
+        self.count(self.lookups, StatusCode::OK, since);
+    }
+
     fn count(&self, route: usize, status: StatusCode, since: Instant) {
         let class = match status.as_u16() {
             500.. => 2,

@@ -94,6 +94,9 @@ const fn not_built(path: &'static str, summary: &'static str) -> Route {
     }
 }
 
+/// Where one key is looked up.
+pub const LOOKUP: &str = "/api/v1/queryable_state/{name}";
+
 /// Every route.
 pub static ROUTES: &[Route] = &[
     get_route(
@@ -140,7 +143,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         column_parameters: true,
         ..get_route(
-            "/api/v1/queryable_state/{name}",
+            LOOKUP,
             "Looks up one key.",
             lookup::PARAMETERS,
             &[(JSON, "Lookup")],

@@ -14,6 +14,14 @@ fn round_trip(array: ArrayRef) {
     for (slot, row) in slots.iter().zip(&rows) {
         assert!(column.equals(*slot, &view, *row as usize));
     }
+    let mut side_by_side = Column::new(array.data_type());
+    side_by_side.grow(array.len() + 2);
+    let slots: Vec<u32> = rows.iter().map(|row| row + 1).collect();
+    side_by_side.write(&slots, &array, &rows);
+    let part = 1..array.len() as u32;
+    let expected = array.slice(1, array.len() - 1);
+    assert_eq!(&side_by_side.gather_run(part.start + 1..part.end + 1), &expected);
+    assert_eq!(side_by_side.stored(2) == Stored::Null, array.is_null(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reading a whole table at one epoch, a batch at a time.
 
 use super::VersionedTable;
+use super::shard::Shard;
 use crate::{Changes, Epoch, Pin, Result};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,6 +10,9 @@ use std::sync::Arc;
 
 /// Slots looked at under one hold of a shard's lock.
 const SLOTS_PER_HOLD: u32 = 32 * 1024;
+
+/// Rows that are read in one piece rather than slot by slot if all of them are seen: fewer would make small batches.
+const RUN_MIN: usize = 2048;
 
 /// A scan: holds its epoch by a pin, and a shard's lock only while it copies a batch.
 #[derive(Debug)]
@@ -79,9 +83,15 @@ impl Scan {
     }
 
     fn next_slots(&mut self, rows_max: usize) -> Result<Option<(Vec<arrow::array::ArrayRef>, usize)>> {
-        let shard = self.table.shards[self.shard].read();
+        let table = self.table.clone();
+        let shard = table.shards[self.shard].read();
         shard.check(self.pin.epoch())?;
         let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+        if let Some(run) = self.next_run(&shard, end, rows_max) {
+            self.slot = run.end;
+            self.leave_at_end(&shard);
+            return Ok(Some((shard.gather_run(&self.projection, run.clone()), run.len())));
+        }
         let mut places = Vec::with_capacity(rows_max.min((end - self.slot.min(end)) as usize));
         while self.slot < end && places.len() < rows_max {
             if let Some(version) = shard.version_at(self.slot, self.pin.epoch()) {
@@ -96,13 +106,28 @@ impl Scan {
             self.repeated = 0;
             self.slot += 1;
         }
-        if self.slot >= shard.slots() {
-            self.shard += 1;
-            self.slot = 0;
-        }
+        self.leave_at_end(&shard);
         if places.is_empty() {
             return Ok(None);
         }
         Ok(Some((shard.gather(&self.projection, &places)?, places.len())))
+    }
+
+    /// The next slots if they are a run of rows that are all seen, long enough to be worth it.
+    fn next_run(&self, shard: &Shard, end: u32, rows_max: usize) -> Option<Range<u32>> {
+        let most = end.min(self.slot.saturating_add(u32::try_from(rows_max).unwrap_or(u32::MAX)));
+        if self.repeated > 0 || self.slot >= most {
+            return None;
+        }
+        let run = self.slot..shard.run_end(self.slot..most, self.pin.epoch());
+        (run.len() >= RUN_MIN).then_some(run)
+    }
+
+    /// Goes on to the next shard behind the last slot of this one.
+    fn leave_at_end(&mut self, shard: &Shard) {
+        if self.slot >= shard.slots() {
+            self.shard += 1;
+            self.slot = 0;
+        }
     }
 }

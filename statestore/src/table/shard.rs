@@ -25,6 +25,9 @@ const FREE: u64 = u64::MAX;
 /// Bytes of dead versions beyond which readers' pins no longer keep them.
 const PINNED_GARBAGE_BYTES_MAX: usize = 256 << 20;
 
+/// Slots that [`Shard::run_end`] looks at in one step.
+const RUN_STEP: usize = 64;
+
 /// A version that a reader was shown: where its values are, and how often it counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
@@ -224,6 +227,28 @@ impl Shard {
         Some(Version { place, weight })
     }
 
+    /// Where a run of slots ends whose newest versions are seen at `epoch`, each once: exact to [`RUN_STEP`] slots, as what
+    /// lies in one step is looked at without a branch.
+    pub(super) fn run_end(&self, slots: Range<u32>, epoch: Epoch) -> u32 {
+        let mut at = slots.start as usize;
+        let end = slots.end as usize;
+        while at < end {
+            let step = at..(at + RUN_STEP).min(end);
+            // What is deleted or free has a mark that is beyond every epoch.
+            let created = self.created[step.clone()].iter();
+            let mut is_run = created.fold(true, |all, created| all & (*created <= epoch.0));
+            if self.multiset {
+                let weights = self.weights[step.clone()].iter();
+                is_run &= weights.fold(true, |all, weight| all & (*weight == 1));
+            }
+            if !is_run {
+                break;
+            }
+            at = step.end;
+        }
+        at as u32
+    }
+
     /// How many times the newest version of a slot counts.
     #[inline]
     fn weight(&self, slot: u32) -> i64 {
@@ -273,6 +298,17 @@ impl Shard {
         Ok(columns
             .map(|(newest, past)| interleave(&[newest, past], &order))
             .collect::<std::result::Result<_, _>>()?)
+    }
+
+    /// Reads columns of the newest versions of neighbouring slots.
+    pub(super) fn gather_run(&self, columns: &[usize], slots: Range<u32>) -> Vec<ArrayRef> {
+        self.rows.gather_run(columns, slots)
+    }
+
+    /// Where the values of a version lie.
+    pub(super) fn values_of(&self, place: Place) -> (&RowStore, u32) {
+        let rows = if place.is_past() { self.past.rows() } else { &self.rows };
+        (rows, place.number())
     }
 
     /// Reads the newest versions of slots.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Weights;
+use crate::column::Stored;
 use arrow::array::{AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use std::collections::BTreeMap;
@@ -318,4 +319,94 @@ fn an_index_made_late_has_every_version_and_each_row_as_often_as_it_counts() {
             .is_none()
     );
     assert!(table.indexes().is_empty());
+}
+
+/// Rows enough for runs, with gaps of every size among them, read in batches of several sizes.
+#[test]
+fn a_scan_reads_runs_and_gaps_alike() {
+    for unique in [true, false] {
+        let (table, retention) = table(unique, 1);
+        let names: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();
+        let rows = |keep: &dyn Fn(usize) -> bool, weight| {
+            let kept = names.iter().enumerate().filter(|(number, _)| keep(*number));
+            kept.map(|(number, name)| (name.as_str(), number as i64, weight))
+                .collect::<Vec<_>>()
+        };
+        let gone = |number: usize| {
+            number == 3_000 || (9_000..9_100).contains(&number) || number > 12_000 && number.is_multiple_of(7)
+        };
+        let twice = |number: usize| !unique && (number == 17 || number == 6_001);
+        let heavy = |number: usize| !unique && number == 5_000;
+        let mut first = rows(&|_| true, 1);
+        first.extend(rows(&heavy, 1));
+        table.apply(0, Epoch(1), &batch(&table, &first)).unwrap();
+        let mut changes = rows(&gone, -1);
+        changes.extend(rows(&twice, 1));
+        table.apply(0, Epoch(2), &batch(&table, &changes)).unwrap();
+        let expected = |epoch: u64| -> Vec<(String, i64)> {
+            let times = |number: usize| match epoch {
+                1 => 1 + usize::from(heavy(number)),
+                _ => usize::from(!gone(number)) + usize::from(twice(number) || heavy(number)),
+            };
+            let each = names.iter().enumerate();
+            let mut rows: Vec<_> = each
+                .flat_map(|(number, name)| std::iter::repeat_n((name.clone(), number as i64), times(number)))
+                .collect();
+            rows.sort();
+            rows
+        };
+        for (epoch, rows_max) in [(1, 8192), (2, 8192), (2, 2500), (1, 100), (2, 1_000_000)] {
+            let mut scan = table.scan(retention.pin(Epoch(epoch)).unwrap(), vec![0, 1], 0..1);
+            let mut rows = Vec::new();
+            while let Some(batch) = scan.next_batch(rows_max).unwrap() {
+                assert!((1..=rows_max).contains(&batch.num_rows()));
+                let (keys, values) = (
+                    batch.column(0).as_string::<i32>(),
+                    batch.column(1).as_primitive::<Int64Type>(),
+                );
+                rows.extend((0..batch.num_rows()).map(|row| (keys.value(row).to_string(), values.value(row))));
+            }
+            rows.sort();
+            assert!(
+                rows == expected(epoch),
+                "epoch {epoch} in batches of {rows_max}, unique {unique}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_row_is_read_where_it_lies() {
+    for shards in [1, 3] {
+        let (table, retention) = table(true, shards);
+        for (epoch, rows) in [
+            (1, [("a", 1, 1)]),
+            (2, [("a", 1, -1)]),
+            (2, [("a", 5, 1)]),
+            (3, [("a", 5, -1)]),
+        ] {
+            let changes = batch(&table, &rows);
+            table
+                .apply(shard_for(&table, &changes), Epoch(epoch), &changes)
+                .unwrap();
+        }
+        let read = |key: &str, epoch| {
+            let key: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec![key]))];
+            table.read_one(&key, Epoch(epoch), |row| match (row.stored(0), row.stored(1)) {
+                (Stored::Bytes(key), Stored::Long(value)) => (String::from_utf8_lossy(key).into_owned(), value),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(read("a", 1).unwrap(), Some(("a".into(), 1)));
+        assert_eq!(read("a", 2).unwrap(), Some(("a".into(), 5)));
+        assert_eq!(
+            (read("a", 3).unwrap(), read("b", 1).unwrap(), read("a", 0).unwrap()),
+            (None, None, None)
+        );
+        retention.keep_from(Epoch(3));
+        let changes = batch(&table, &[("a", 7, 1)]);
+        table.apply(shard_for(&table, &changes), Epoch(4), &changes).unwrap();
+        assert_eq!(read("a", 2).unwrap_err().kind(), crate::ErrorKind::Expired);
+        assert_eq!(read("a", 4).unwrap(), Some(("a".into(), 7)));
+    }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use axum::Router;
 use axum::body::Bytes;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 
 struct Answered {
     status: StatusCode,
@@ -24,6 +24,7 @@ impl Answered {
 /// A server with `accounts` and its view `by_owner`.
 struct Served {
     router: Router,
+    app: App,
     database: Arc<Database>,
     _stop: watch::Sender<bool>,
 }
@@ -38,8 +39,10 @@ impl Served {
             statement_bytes_max: 1 << 20,
             ..limits()
         };
+        let app = App::new(database.clone(), limits, stopping);
         let served = Served {
-            router: router(App::new(database.clone(), limits, stopping)),
+            router: router(app.clone()),
+            app,
             database,
             _stop: stop,
         };
@@ -299,4 +302,70 @@ async fn appended_rows_take_defaults_where_no_row_names_the_column() {
         .sql("SELECT balance, note FROM accounts WHERE owner = 'eve' ORDER BY id")
         .await;
     assert_eq!(rows["rows"], serde_json::json!([["0.10", "none"], [null, "none"]]));
+}
+
+#[tokio::test]
+async fn a_lookup_by_the_short_way_answers_as_by_the_long_one() {
+    let served = Served::new().await;
+    let script = r#"CREATE TABLE kinds (k BIGINT PRIMARY KEY, b BOOLEAN, s SMALLINT, i INTEGER, l BIGINT, r REAL, d DOUBLE PRECISION,
+            n NUMERIC(20,3), day DATE, hour TIME, at TIMESTAMP, there TIMESTAMPTZ, t TEXT, "a ""name""" VARCHAR(9));
+        INSERT INTO kinds VALUES (-7, true, -3, 70000, 9007199254740993, 1.5, -0.1, 12345678901234567.125, '2024-02-29', '23:59:59.000001',
+            '1999-12-31 23:59:59.999999', '2000-01-01 00:00:00+00', E'a "word"\\n', 'x'), (8, false, 0, 0, 0, 'NaN', '-Infinity', 0, NULL, NULL,
+            NULL, NULL, '', NULL), (9, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        CREATE MATERIALIZED VIEW kinds_by_text AS SELECT t, count(*) AS n, sum(n) AS total FROM kinds GROUP BY t"#;
+    for statement in script.split(';') {
+        served.sql(statement).await;
+    }
+    let path = "/api/v1/queryable_state/";
+    for query in [
+        "kinds?key=-7",
+        "kinds?key=8",
+        "public.kinds?key=9",
+        "kinds_by_text?key=",
+        "by_owner?key=ann",
+        "accounts?key=9007199254740993",
+    ] {
+        let path = format!("{path}{query}");
+        let short = short_way::look_up(&served.app, &Method::GET, &path.parse().unwrap());
+        let short = short.unwrap_or_else(|| panic!("{path} took the long way"));
+        let long = served.ask(get(&path)).await;
+        assert_eq!(
+            (short.status(), short.headers()["cenote-epoch"].clone()),
+            (long.status, long.headers["cenote-epoch"].clone())
+        );
+        assert_eq!(short.headers()["content-type"], long.headers["content-type"]);
+        assert_eq!(short.headers()["cache-control"], long.headers["cache-control"]);
+        let body = axum::body::to_bytes(short.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&body), long.text());
+    }
+    let metrics = served.ask(get("/metrics")).await.text();
+    let counted =
+        "cenote_http_requests_total{method=\"GET\",route=\"/api/v1/queryable_state/{name}\",status=\"2xx\"} 12";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_lookup_that_finds_no_row_or_asks_for_more_takes_the_long_way() {
+    let served = Served::new().await;
+    served.sql("CREATE VIEW plain AS SELECT owner FROM accounts").await;
+    let queries = [
+        "by_owner?key=nobody",
+        "by_owner?key=a%6En",
+        "by_owner?key=ann&numbers=raw",
+        "by_owner?owner=ann",
+        "by_owner",
+        "nothing?key=1",
+        "plain?key=ann",
+        "accounts?key=one",
+        "cenote_state.by_owner?key=ann",
+        "by_owner/scan?key=ann",
+        "by_owner?key=ann&key=bob",
+    ];
+    for query in queries {
+        let uri = format!("/api/v1/queryable_state/{query}").parse().unwrap();
+        assert!(short_way::look_up(&served.app, &Method::GET, &uri).is_none(), "{query}");
+    }
+    let uri = "/api/v1/queryable_state/by_owner?key=ann".parse().unwrap();
+    assert!(short_way::look_up(&served.app, &Method::HEAD, &uri).is_none());
+    assert!(short_way::look_up(&served.app, &Method::GET, &uri).is_some());
 }
