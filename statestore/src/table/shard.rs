@@ -232,11 +232,12 @@ impl Shard {
     pub(super) fn run_end(&self, slots: Range<u32>, epoch: Epoch) -> u32 {
         let mut at = slots.start as usize;
         let end = slots.end as usize;
+        // What is deleted or free has a mark that is beyond it, whatever epoch is asked for.
+        let seen = epoch.0.min(!DEAD);
         while at < end {
             let step = at..(at + RUN_STEP).min(end);
-            // What is deleted or free has a mark that is beyond every epoch.
             let created = self.created[step.clone()].iter();
-            let mut is_run = created.fold(true, |all, created| all & (*created <= epoch.0));
+            let mut is_run = created.fold(true, |all, created| all & (*created <= seen));
             if self.multiset {
                 let weights = self.weights[step.clone()].iter();
                 is_run &= weights.fold(true, |all, weight| all & (*weight == 1));

@@ -31,9 +31,18 @@ fn batch(table: &VersionedTable, rows: &[(&str, i64, i64)]) -> Changes {
 }
 
 fn contents(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) -> Vec<(String, i64)> {
+    contents_by(3, table, retention, epoch)
+}
+
+fn contents_by(
+    rows_max: usize,
+    table: &Arc<VersionedTable>,
+    retention: &Arc<Retention>,
+    epoch: u64,
+) -> Vec<(String, i64)> {
     let mut scan = table.scan(retention.pin(Epoch(epoch)).unwrap(), vec![0, 1], 0..table.shards());
     let mut rows = Vec::new();
-    while let Some(batch) = scan.next_batch(3).unwrap() {
+    while let Some(batch) = scan.next_batch(rows_max).unwrap() {
         let (keys, values) = (
             batch.column(0).as_string::<i32>(),
             batch.column(1).as_primitive::<Int64Type>(),
@@ -246,6 +255,25 @@ fn catch_up(table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64,
     for ((key, value), weight) in missing.into_iter().filter(|(_, weight)| *weight != 0) {
         let changes = batch(table, &[(&key, value, weight)]);
         table.apply(shard_for(table, &changes), Epoch(epoch), &changes).unwrap();
+    }
+}
+
+/// Whoever writes a table reads it at the last epoch of all.
+#[test]
+fn what_was_deleted_is_not_seen_at_the_last_epoch_there_can_be() {
+    for unique in [true, false] {
+        let (table, retention) = table(unique, 1);
+        let rows: Vec<(String, i64)> = (0..5000).map(|row| (format!("key {row}"), row)).collect();
+        let all = |weight| -> Vec<(&str, i64, i64)> {
+            rows.iter().map(|(key, value)| (key.as_str(), *value, weight)).collect()
+        };
+        table.apply(0, Epoch(1), &batch(&table, &all(1))).unwrap();
+        assert_eq!(contents_by(10_000, &table, &retention, u64::MAX).len(), 5000);
+        table.apply(0, Epoch(2), &batch(&table, &all(-1)[..4900])).unwrap();
+        assert_eq!(contents_by(10_000, &table, &retention, u64::MAX).len(), 100);
+        retention.keep_from(Epoch(3));
+        table.apply(0, Epoch(3), &batch(&table, &all(-1)[4900..])).unwrap();
+        assert_eq!(contents_by(10_000, &table, &retention, u64::MAX), []);
     }
 }
 
