@@ -38,6 +38,9 @@ use tokio::sync::{mpsc, oneshot};
 /// Rows handed to the workers that not every view has finished.
 const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
 
+/// Bytes of an epoch that is left open: what views keep until its end is bounded by it.
+const OPEN_BYTES_MAX: usize = 512 << 20;
+
 /// Epochs handed to the workers that not every view has finished.
 const EPOCHS_IN_FLIGHT_MAX: u64 = 16 * 1024;
 
@@ -136,6 +139,8 @@ pub(crate) enum Request {
         peeks: Vec<PeekRequest>,
         reply: oneshot::Sender<Epoch>,
     },
+    /// Batches of sources are not to wait for views any longer.
+    Flush,
     Sizes {
         view: CollectionId,
         reply: mpsc::UnboundedSender<crate::worker::OperatorSizes>,
@@ -151,9 +156,10 @@ pub(crate) struct PeekRequest {
 /// When the rows of a source's batch are sealed, so that they can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
-    /// At once, in an epoch of their own or with those that are queued behind them.
+    /// In an epoch of their own, or with others of their source if views are behind.
     AtOnce,
-    /// With the next commit that is not of this kind: for rows whose way nobody watches. Only without a log.
+    /// With the next commit that is not of this kind, or when they are very many: for rows that pass to the views, and whose
+    /// way nobody watches. Only without a log.
     WithNext,
 }
 
@@ -197,11 +203,19 @@ pub(crate) struct Committer {
     /// The newest epoch; not sealed yet if it is open.
     pub(crate) epoch: Epoch,
     /// What the open epoch has touched so far.
-    pub(crate) open: Option<BTreeSet<CollectionId>>,
+    pub(crate) open: Option<OpenEpoch>,
     pub(crate) in_flight: VecDeque<(Epoch, usize)>,
     pub(crate) rows_in_flight: usize,
     pub(crate) times: VecDeque<(Epoch, Instant)>,
     pub(crate) next_worker: usize,
+}
+
+/// What an epoch that has no end yet has taken so far.
+#[derive(Debug, Default)]
+pub(crate) struct OpenEpoch {
+    touched: BTreeSet<CollectionId>,
+    rows: usize,
+    bytes: usize,
 }
 
 /// A checked commit that waits for its group to be on disk.
@@ -255,8 +269,12 @@ impl Committer {
         while self.source_epochs.front().is_some_and(|epoch| *epoch <= visible) {
             self.source_epochs.pop_front();
         }
-        let ends = group.iter().any(|request| matches!(request, Request::Shutdown));
-        if ends || self.source_epochs.len() < SOURCE_EPOCHS_MAX {
+        let flushes = group.iter().any(|request| match request {
+            Request::Flush | Request::Shutdown => true,
+            Request::Commit { commit, .. } => commit.is_barrier(),
+            _ => false,
+        });
+        if flushes || self.source_epochs.len() < SOURCE_EPOCHS_MAX {
             group.splice(..0, merge_sources(self.held.drain(..)));
         }
         Some(group)
@@ -325,6 +343,7 @@ impl Committer {
                         })
                     });
                 }
+                Request::Flush => {}
                 Request::Shutdown => go_on = false,
             }
         }
@@ -377,7 +396,7 @@ impl Committer {
         };
         if self.open.is_none() {
             self.epoch = self.epoch.next();
-            self.open = Some(BTreeSet::new());
+            self.open = Some(OpenEpoch::default());
         }
         let mut changes = self
             .tables
@@ -387,7 +406,10 @@ impl Committer {
         changes.extend(passing.map(|(id, rows)| (id, Changes::insertions(rows))));
         let permit = Arc::new(permit);
         for (collection, changes) in changes {
-            if self.open.as_mut().is_some_and(|touched| touched.insert(collection)) {
+            let open = self.open.get_or_insert_default();
+            open.rows += changes.len();
+            open.bytes += changes.memory_bytes();
+            if open.touched.insert(collection) {
                 self.workers.iter().for_each(|worker| {
                     worker.send(Command::Open {
                         epoch: self.epoch,
@@ -397,13 +419,17 @@ impl Committer {
             }
             self.deal(self.epoch, collection, changes, Some(&permit));
         }
+        let open = self.open.get_or_insert_default();
+        if open.rows >= ROWS_IN_FLIGHT_MAX || open.bytes >= OPEN_BYTES_MAX {
+            self.seal_open();
+        }
     }
 
     /// Seals the open epoch, if there is one.
     fn seal_open(&mut self) {
-        if let Some(touched) = self.open.take() {
+        if let Some(OpenEpoch { touched, rows, .. }) = self.open.take() {
             let touched = touched.into_iter().collect();
-            self.seal(self.epoch, 0, &touched);
+            self.seal(self.epoch, rows, &touched);
         }
     }
 
@@ -637,6 +663,16 @@ fn merge_sources(batches: impl Iterator<Item = Request>) -> Vec<Request> {
 }
 
 impl Commit {
+    /// Whether it changes nothing: who sends it waits for what was committed or handed over before it.
+    fn is_barrier(&self) -> bool {
+        self.writes.is_empty()
+            && self.passing.is_empty()
+            && self.ddl.is_none()
+            && self.create_tables.is_empty()
+            && self.create_view.is_none()
+            && self.drops.is_empty()
+    }
+
     /// Takes in a later commit of the same source.
     fn absorb(&mut self, later: Commit) {
         for write in later.writes {

@@ -38,12 +38,13 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::{Capability, Input, InputCapability, Probe};
 use timely::dataflow::{ProbeHandle, Scope, Stream};
 use timely::progress::operate::FrontierInterest;
+use timely::scheduling::Activator;
 
 /// Rows that an operator works on before it yields.
 const ROWS_PER_ACTIVATION: usize = 64 * 1024;
 
 /// Rows given to a kernel at once; fewer where it took fewer the last time, as a join of a frequent key does.
-const ROWS_PER_PUSH: usize = 16 * 1024;
+const ROWS_PER_PUSH: usize = 4 * 1024;
 
 pub(crate) type InputHandle = TimelyInput<u64, NoopBuilder<Packet>>;
 type PacketStream<'scope> = Stream<'scope, u64, Packet>;
@@ -68,6 +69,8 @@ pub(crate) struct BuiltView {
     pub(crate) reached: Rc<Cell<u64>>,
     /// Rows that wait in its operators.
     pub(crate) waiting: Rc<Cell<usize>>,
+    /// Wake its stateful operators.
+    pub(crate) activators: Vec<Activator>,
 }
 
 /// Where rows enter a built view.
@@ -87,6 +90,7 @@ struct Site<'scope> {
     start: u64,
     reached: Rc<Cell<u64>>,
     waiting: Rc<Cell<usize>>,
+    activators: RefCell<Vec<Activator>>,
     /// Whether errors of rows have a place to go; else they fail the view.
     keeps_errors: bool,
 }
@@ -113,6 +117,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         start: request.epoch.0,
         reached: Rc::new(Cell::new(request.epoch.0)),
         waiting: Rc::default(),
+        activators: RefCell::default(),
         keeps_errors: request.errors.is_some(),
     };
     let mut built = BuiltView {
@@ -123,6 +128,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         published: Published::default(),
         reached: site.reached.clone(),
         waiting: site.waiting.clone(),
+        activators: Vec::new(),
     };
     let mut streams = Streams::default();
     for (id, node) in plan.nodes.iter().enumerate() {
@@ -150,6 +156,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         let kernel = Publish::new(table.clone(), worker, request.is_followed, false, None);
         site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
     }
+    built.activators = site.activators.take();
     Ok(built)
 }
 
@@ -245,6 +252,8 @@ impl<'scope> Site<'scope> {
     ) -> (PacketStream<'scope>, Option<PacketStream<'scope>>) {
         let mut builder = OperatorBuilder::new(operator.name.to_owned(), self.scope);
         let activator = self.scope.activator_for(builder.operator_info().address);
+        let waker = self.scope.activator_for(builder.operator_info().address);
+        self.activators.borrow_mut().push(waker);
         let mut readers: Vec<Reader> = Vec::new();
         for (index, (stream, keys)) in operator.inputs.into_iter().enumerate() {
             macro_rules! reader {

@@ -347,6 +347,7 @@ impl SourceFeed {
     /// # Errors
     /// A commit was refused, or the engine has stopped.
     pub fn drain(&self) -> Result<()> {
+        self.requests.send(Request::Flush).map_err(|_| stopped())?;
         for _ in 0..SOURCE_BATCHES_MAX {
             self.places.recv().map_err(|_| stopped())?;
         }

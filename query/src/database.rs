@@ -318,13 +318,11 @@ impl Database {
     /// Waits until every bounded source has been read to its end and its rows are visible.
     ///
     /// # Returns
-    /// Immediately with `false` if some source never ends.
+    /// `false` if some source never ends: what has come of any of them is visible then.
     pub async fn wait_for_bounded_sources(&self) -> Result<bool> {
-        if !self.sources.wait_for_bounded().await? {
-            return Ok(false);
-        }
+        let are_at_end = self.sources.wait_for_bounded().await?;
         self.wait_for_newest().await?;
-        Ok(true)
+        Ok(are_at_end)
     }
 
     /// Waits for the turn among statements that keep losing their rows to others.

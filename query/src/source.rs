@@ -284,8 +284,8 @@ impl Database {
     }
 
     /// Nobody sees the way of rows whose end is waited for.
-    fn sealing_of(&self, source: &dyn Source) -> Sealing {
-        match source.is_bounded() && self.config().answers == Answers::Final {
+    fn sealing_of(&self, table: &Table, source: &dyn Source) -> Sealing {
+        match table.versioned.is_none() && source.is_bounded() && self.config().answers == Answers::Final {
             true => Sealing::WithNext,
             false => Sealing::AtOnce,
         }
@@ -297,7 +297,7 @@ impl Database {
         let told = self.errors_of(&name)?.iter().map(RecordBatch::num_rows).sum();
         let mut output = Output {
             table: table.clone(),
-            feed: self.engine().source_feed(id, self.sealing_of(&*source)),
+            feed: self.engine().source_feed(id, self.sealing_of(table, &*source)),
             progress: progress.clone(),
             told: Told::new(told),
         };
@@ -307,9 +307,10 @@ impl Database {
             .name(format!("cenote-source-{id}"))
             .spawn(move || {
                 let run = || {
-                    source
-                        .run(&mut output, &running_stop)
-                        .and_then(|()| output.feed.drain())
+                    let ran = source.run(&mut output, &running_stop);
+                    // What it has handed over is committed before anybody hears of its end.
+                    let drained = output.feed.drain();
+                    ran.and(drained)
                 };
                 let panicked = |_| Err(Error::bug("the source panicked: what it says is in the log"));
                 let result = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked);

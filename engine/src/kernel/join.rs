@@ -5,8 +5,8 @@
 //! join their own side's state. With each row of a side that can come out unmatched lies the number of rows that
 //! match it; when that number leaves or reaches zero the padded (or bare) row is taken back or given.
 //!
-//! The output of an epoch is net, but for one that only has insertions and very many: these are given as they are found. A
-//! deletion that comes later in the epoch may take some back, behind them; what comes then waits for the end again.
+//! The output of an epoch is net, but for one of very many rows: its insertions are given as they are found. Deletions, which may
+//! take some of them back, wait for the end of the epoch and come behind them.
 //!
 //! Rows whose key is NULL match nothing (unless NULL equals NULL is asked for): they pass through without state.
 //!
@@ -20,7 +20,7 @@ use super::Kernel;
 use crate::plan::{Join, JoinKind, Node, Predicate};
 use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt32Array, new_null_array};
-use arrow::compute::take;
+use arrow::compute::{not, take};
 use arrow::datatypes::{Schema, SchemaRef};
 use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, Weights, hash_rows};
 use side::Side;
@@ -47,6 +47,8 @@ pub struct JoinKernel {
     pending: Vec<Changes>,
     /// Rows in `pending`.
     waiting: usize,
+    /// Deletions of an epoch whose insertions have been given.
+    deletions: Vec<Changes>,
     /// Pairs that the residual condition failed on; they match as little as those that do not satisfy it.
     errors: RowErrors,
 }
@@ -87,6 +89,7 @@ impl JoinKernel {
             mixed_signs: false,
             pending: Vec::new(),
             waiting: 0,
+            deletions: Vec::new(),
             errors: RowErrors::new(&node.name, names),
         }
     }
@@ -278,6 +281,22 @@ impl JoinKernel {
         Ok(())
     }
 
+    /// Gives the insertions among what waits; deletions go behind all of them, at the end of the epoch.
+    fn give_insertions(&mut self, output: &mut Vec<Changes>) -> Result<()> {
+        for changes in std::mem::take(&mut self.pending) {
+            if changes.weights().is_insertion() {
+                output.push(changes);
+                continue;
+            }
+            let is_insertion = |row| changes.weights().get(row) > 0;
+            let mask: BooleanArray = (0..changes.len()).map(|row| Some(is_insertion(row))).collect();
+            let insertions = changes.filter(&mask)?;
+            output.extend((!insertions.is_empty()).then_some(insertions));
+            self.deletions.push(changes.filter(&not(&mask)?)?);
+        }
+        Ok(())
+    }
+
     /// Gives the rows of a push that come out by themselves.
     fn give_own(&mut self, input: usize, changes: &Changes, matches: &[i64]) -> Result<()> {
         if !self.sides[input].counts_matches() {
@@ -327,9 +346,9 @@ impl Kernel for JoinKernel {
         let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
         let stateful: Vec<bool> = (0..taken).map(keyed).collect();
         self.sides[input].apply(changes, &hashes[..taken], &matches, &stateful)?;
-        if !self.mixed_signs && self.waiting > WAITING_MAX {
+        if self.waiting > WAITING_MAX {
             self.waiting = 0;
-            output.append(&mut self.pending);
+            self.give_insertions(output)?;
         }
         Ok(taken)
     }
@@ -339,7 +358,8 @@ impl Kernel for JoinKernel {
     }
 
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
-        let pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.append(&mut self.deletions);
         self.waiting = 0;
         if std::mem::take(&mut self.mixed_signs) {
             let all = Changes::concat(&self.schema, &pending)?.consolidate()?;

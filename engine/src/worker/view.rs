@@ -11,6 +11,7 @@ use cenote_statestore::{Changes, Epoch, Error, Result, Scan};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timely::progress::frontier::AntichainRef;
+use timely::scheduling::Activator;
 
 /// Rows of existing contents fed to a new view in one turn.
 const BACKFILL_ROWS_PER_TURN: usize = 64 * 1024;
@@ -166,7 +167,8 @@ impl View {
 
     /// Rows that its operators have not taken yet.
     pub(super) fn rows_waiting(&self) -> usize {
-        self.built.waiting.get()
+        let queued = self.edges.iter().flat_map(|edge| &edge.queue);
+        self.built.waiting.get() + queued.map(|(_, changes)| changes.len()).sum::<usize>()
     }
 
     pub(super) fn wake(&mut self) {
@@ -231,7 +233,10 @@ impl View {
         let end = last.map_or(0, |epoch| if self.is_open { epoch } else { epoch + 1 });
         let target = end.min(hold);
         let reached = open.unwrap_or(target.saturating_sub(1)).max(self.built.reached.get());
-        self.built.reached.set(reached);
+        if self.built.reached.replace(reached) < reached && open.is_some() {
+            // Rows that other workers have sent already may be taken now, though no frontier moves.
+            self.built.activators.iter().for_each(Activator::activate);
+        }
         for (edge, input) in self.edges.iter_mut().zip(&mut self.built.inputs) {
             let bound = match edge.collection {
                 None => u64::MAX,

@@ -335,3 +335,36 @@ fn a_read_of_state_ends_the_open_epoch() {
         .sum();
     assert_eq!(counts, 5000);
 }
+
+/// What is handed over before a commit that changes nothing is committed before it, though views are behind.
+#[test]
+fn a_barrier_has_the_batches_that_wait_before_it() {
+    let mut database = Database::start(1);
+    let source = CollectionId(900);
+    let mut plan = Plan::default();
+    let input = plan.input(source, &orders());
+    plan.filter(input, |_| {
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        true
+    });
+    let view = database.create_view(plan.view("slow", None));
+    database.wait();
+    let feed = database.engine.source_feed(source, Sealing::AtOnce);
+    for number in 0..8 {
+        let rows: Vec<Row> = (number * 100..number * 100 + 100).map(order).collect();
+        let commit = Commit {
+            passing: vec![(source, batch(&orders(), &rows))],
+            ..Commit::default()
+        };
+        feed.send(commit).unwrap();
+    }
+    let barrier = database
+        .runtime
+        .block_on(database.engine.commit(Commit::default()))
+        .unwrap();
+    database
+        .runtime
+        .block_on(database.engine.wait_visible(barrier))
+        .unwrap();
+    assert_eq!(database.contents(view, barrier).len(), 800);
+}

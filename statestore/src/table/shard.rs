@@ -25,6 +25,9 @@ const FREE: u64 = u64::MAX;
 /// Bytes of dead versions beyond which readers' pins no longer keep them.
 const PINNED_GARBAGE_BYTES_MAX: usize = 256 << 20;
 
+/// Slots that there can be, and versions of the past: a bit of their numbers says which of the two they are.
+const PLACES_MAX: usize = 1 << 31;
+
 /// Slots that [`Shard::run_end`] looks at in one step.
 const RUN_STEP: usize = 64;
 
@@ -325,6 +328,11 @@ impl Shard {
 
     /// Applies the deletions, or the insertions, among `rows` of the changes.
     pub(super) fn apply(&mut self, batch: &Batch<'_>, rows: Range<usize>, deletions: bool) -> Result<()> {
+        let most = self.rows.slots().max(self.past.rows().slots()) as usize + rows.len();
+        if most >= PLACES_MAX {
+            let text = format!("table `{}` has too many rows in one shard: {most}", batch.table.name);
+            return Err(Error::bug(text));
+        }
         let weights = batch.changes.weights();
         let is_chosen = |row: &usize| {
             let weight = weights.get(*row);

@@ -2,10 +2,14 @@
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use cenote_statestore::{Changes, Error, KeyIndex, NO_SLOT, Result, RowStore, RowView, hash_rows};
+use cenote_statestore::{Changes, Error, KeyIndex, NO_SLOT, Result, RowStore, RowView, Weights, hash_rows};
+use std::ops::Range;
 use std::sync::Arc;
 
 const NONE: u32 = u32::MAX;
+
+/// Rows of a push that are looked for, then applied.
+const ROWS_PER_BLOCK: usize = 256;
 
 /// Rows of one side with multiplicities; rows of one key form a doubly linked chain.
 pub(super) struct Side {
@@ -19,6 +23,18 @@ pub(super) struct Side {
     previous: Vec<u32>,
     by_row: KeyIndex,
     by_key: KeyIndex,
+}
+
+/// Rows on their way into a side.
+struct Push<'a> {
+    weights: &'a Weights,
+    rows: RowView<'a>,
+    row_hashes: &'a [u64],
+    keys: RowView<'a>,
+    /// Of the keys.
+    hashes: &'a [u64],
+    /// How many rows of the other side match each.
+    matches: &'a [i64],
 }
 
 impl Side {
@@ -59,7 +75,7 @@ impl Side {
     /// The first slots of many keys, given by a view that sets key values beside this side's key columns; [`NO_SLOT`] for
     /// a key that has none.
     pub(super) fn heads(&self, hashes: &[u64], keys: &RowView<'_>) -> Vec<u32> {
-        self.find_all(&self.by_key, hashes, keys)
+        self.find_all(&self.by_key, hashes, keys, 0)
     }
 
     /// The slots of a key, from its first on.
@@ -69,8 +85,9 @@ impl Side {
         })
     }
 
-    fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>) -> Vec<u32> {
-        let rows: Vec<u32> = (0..hashes.len() as u32).collect();
+    /// The slots of keys, whose rows stand in the view from `first` on.
+    fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, first: usize) -> Vec<u32> {
+        let rows: Vec<u32> = (first as u32..(first + hashes.len()) as u32).collect();
         let mut found = Vec::new();
         self.rows.find_all(index, hashes, view, &rows, &mut found);
         found
@@ -111,27 +128,41 @@ impl Side {
         let view = RowStore::view(0..columns.len(), columns);
         let keys = self.key_columns.iter().map(|key| &columns[*key]);
         let keys = RowStore::view(self.key_columns.iter().copied(), keys);
-        let (found, heads) = (
-            self.find_all(&self.by_row, &row_hashes, &view),
-            self.heads(hashes, &keys),
-        );
+        let push = Push {
+            weights: changes.weights(),
+            rows: view,
+            row_hashes: &row_hashes,
+            keys,
+            hashes,
+            matches,
+        };
+        for start in (0..changes.len()).step_by(ROWS_PER_BLOCK) {
+            let end = (start + ROWS_PER_BLOCK).min(changes.len());
+            self.apply_block(&push, start..end, stateful)?;
+        }
+        Ok(())
+    }
+
+    /// Applies some rows, few enough that what is found for all of them is still in the cache for each.
+    fn apply_block(&mut self, push: &Push<'_>, rows: Range<usize>, stateful: &[bool]) -> Result<()> {
+        let found = self.find_all(&self.by_row, &push.row_hashes[rows.clone()], &push.rows, rows.start);
+        let heads = self.find_all(&self.by_key, &push.hashes[rows.clone()], &push.keys, rows.start);
         self.touch_links(&heads);
         // Until a slot is freed, what was found is still there; what was not may have been added by an earlier row.
         let mut is_stale = false;
-        for row in (0..changes.len()).filter(|row| stateful[*row]) {
-            let weight = changes.weights().get(row);
-            let slot = match found[row] {
+        let first = rows.start;
+        for row in rows.filter(|row| stateful[*row]) {
+            let (weight, hash) = (push.weights.get(row), push.row_hashes[row]);
+            let slot = match found[row - first] {
                 slot if slot != NO_SLOT && !is_stale => Some(slot),
-                _ => self
-                    .by_row
-                    .find(row_hashes[row], |slot| self.rows.equals(slot, &view, row)),
+                _ => self.by_row.find(hash, |slot| self.rows.equals(slot, &push.rows, row)),
             };
             match slot {
                 Some(slot) => {
                     self.weights[slot as usize] += weight;
                     match self.weights[slot as usize] {
                         0 => {
-                            self.remove(slot, row_hashes[row], hashes[row]);
+                            self.remove(slot, hash, push.hashes[row]);
                             is_stale = true;
                         }
                         left if left < 0 => return Err(missing()),
@@ -139,21 +170,29 @@ impl Side {
                     }
                 }
                 None if weight > 0 => {
-                    let head = match heads[row] {
-                        head if head != NO_SLOT && !is_stale => Some(head),
-                        _ => self
-                            .by_key
-                            .find(hashes[row], |first| self.rows.equals(first, &keys, row)),
-                    };
-                    let slot = self.insert(&view, row, weight, matches[row]);
-                    self.by_row.insert(row_hashes[row], slot);
-                    self.link(slot, hashes[row], head);
+                    let head = Some(heads[row - first]).filter(|head| *head != NO_SLOT && !is_stale);
+                    self.add(push, row, head);
                 }
                 None if weight == 0 => {}
                 None => return Err(missing()),
             }
         }
         Ok(())
+    }
+
+    /// Adds a row that is not there.
+    ///
+    /// # Arguments
+    /// - `head`: the first slot of its key, if that is known.
+    fn add(&mut self, push: &Push<'_>, row: usize, head: Option<u32>) {
+        let find = || {
+            self.by_key
+                .find(push.hashes[row], |first| self.rows.equals(first, &push.keys, row))
+        };
+        let head = head.or_else(find);
+        let slot = self.insert(&push.rows, row, push.weights.get(row), push.matches[row]);
+        self.by_row.insert(push.row_hashes[row], slot);
+        self.link(slot, push.hashes[row], head);
     }
 
     /// Reads what [`Side::link`] will write, so that it is in the cache by then: reads that do not depend on each other overlap.
