@@ -379,6 +379,36 @@ fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
     assert_eq!(sum, 600_000);
 }
 
+/// A left join gives a padded row and takes it back in one epoch: the insertions of many do not wait for its end.
+#[test]
+fn insertions_are_given_early_where_an_outer_join_takes_rows_back() {
+    let node = join(JoinKind::Left, 1, false, false);
+    let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
+    let mut kernel = JoinKernel::new(&node);
+    let mut output = Vec::new();
+    let left: Vec<(Row, i64)> = (0..1_000).map(|value| (row(value), 1)).collect();
+    let right: Vec<(Row, i64)> = (0..600).map(|value| (row(value), 1)).collect();
+    kernel.push(0, &changes(&node.left_schema, &left), &mut output).unwrap();
+    kernel
+        .push(1, &changes(&node.right_schema, &right), &mut output)
+        .unwrap();
+    let early: usize = output.iter().map(Changes::len).sum();
+    assert!(early > 300_000, "{early} rows before the end");
+    assert!(output.iter().all(|changes| changes.weights().is_insertion()));
+    kernel.finish(Epoch(1), &mut output).unwrap();
+    let all = Changes::concat(&node.schema, &output)
+        .unwrap()
+        .consolidate_fully()
+        .unwrap();
+    let weights = (0..all.len()).map(|row| all.weights().get(row));
+    assert_eq!(
+        weights.clone().sum::<i64>(),
+        600_000,
+        "each left row with each right one, and no padded row"
+    );
+    assert!(weights.min() > Some(0));
+}
+
 #[test]
 fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
     let node = join(JoinKind::Inner, 1, false, false);
