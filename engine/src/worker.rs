@@ -214,10 +214,11 @@ impl Worker {
             }
             busy |= self.drive();
             busy |= self.settle();
-            self.timely.step_or_park(busy.then_some(Duration::ZERO));
+            // Before the worker may park: rows that no view reads wake nobody.
             if !self.permits.is_empty() && self.views.values().all(|view| view.rows_waiting() < ROWS_WAITING_MAX) {
                 self.permits.clear();
             }
+            self.timely.step_or_park(busy.then_some(Duration::ZERO));
         }
         let dataflows: Vec<usize> = self.views.values().map(View::dataflow).collect();
         self.views.clear();

@@ -128,6 +128,20 @@ def test_a_transaction_that_nets_out_emits_nothing(server, totals):
     assert take(server.events(view, f"?from_epoch={start}"), 1)[0][2] == {"usr": "bob", "s": 1}
 
 
+def test_equal_rows_of_a_table_without_a_key_net_out(fresh):
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE b (x INT)")
+        db.execute("INSERT INTO b VALUES (2), (2), (3)")
+        start = epoch(db)
+        with db.transaction():
+            db.execute("DELETE FROM b WHERE x IN (2, 3)")
+            db.execute("INSERT INTO b VALUES (2), (3)")
+        db.execute("INSERT INTO b VALUES (4)")
+        with server.subscription(f"SUBSCRIBE TO b AS OF EPOCH {start}") as (_, rows):
+            assert [next(rows)[1:] for _ in range(2)] == [(-1, 2), (1, 4)]
+
+
 def test_many_subscribers_see_the_same(server, totals):
     db, table, view = totals
     start = epoch(db)

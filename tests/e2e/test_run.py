@@ -52,6 +52,23 @@ def test_workers_give_the_same_rows(here, workers):
     assert len(rows) == 1000 and rows["u7"] == sum(range(7, 50_000, 1000))
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("text", ["", "\n", '{"usr":"a","amount":"no number"}\n'])
+def test_an_input_without_rows_comes_to_its_end(here, text, workers):
+    (here / "orders.ndjson").write_text(text)
+    counted = run(here, "--workers", workers, "-e", f"{TABLE} SELECT count(*) AS n, sum(amount) AS s FROM orders")
+    assert counted == '{"n":0,"s":null}\n'
+    assert run(here, "--workers", workers, "-e", f"{TABLE} SELECT usr FROM orders") == ""
+
+
+@pytest.mark.parametrize("options", [(), ("--changes",)])
+def test_a_limit_below_a_query_that_uses_no_column(here, options):
+    for query, n in [("SELECT count(*) AS n FROM (SELECT usr FROM orders LIMIT 2) x", 2), ("SELECT count(*) AS n FROM (SELECT usr FROM orders OFFSET 1) x", 2),
+                     ("SELECT count(*) AS n FROM (SELECT usr FROM orders LIMIT 9) x", 3)]:
+        last = json.loads(run(here, *options, "-e", f"{TABLE} {query}").splitlines()[-1])
+        assert (last["row"] if options else last) == {"n": n}
+
+
 def test_changes_tell_weight_and_epoch(here):
     lines = [json.loads(line) for line in run(here, "--changes", "-e", f"{TABLE} {TOTALS}").splitlines()]
     assert all(set(line) == {"epoch", "weight", "row"} for line in lines)
@@ -157,7 +174,7 @@ def test_an_unknown_option_is_refused(here):
     assert done.returncode != 0 and "--no-such-option" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["sql", "checkpoint", "savepoint", "verify", "capture", "replay", "why", "bench"])
+@pytest.mark.parametrize("command", ["sql", "checkpoint", "savepoint", "verify", "capture", "replay", "why"])
 def test_a_promised_command_that_is_not_built_says_so(command):
     done = cenote(command, "x")
     assert done.returncode != 0 and "not supported yet" in done.stderr

@@ -117,6 +117,9 @@ impl TopNKernel {
 
     /// The input's columns of rows given by their bytes.
     fn decode<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Result<Vec<ArrayRef>> {
+        if self.schema().fields().is_empty() {
+            return Ok(Vec::new());
+        }
         let parser = self.sort.parser();
         let columns = self.sort.convert_rows(rows.map(|row| parser.parse(row)))?;
         Ok(columns[self.node.partition.len() + self.node.order.len()..].to_vec())
@@ -187,14 +190,16 @@ impl Kernel for TopNKernel {
         let partitions = (!partition.is_empty())
             .then(|| self.partitions.convert_columns(&partition))
             .transpose()?;
-        let rows = self.sort.convert_columns(&all)?;
+        let rows = (!all.is_empty()).then(|| self.sort.convert_columns(&all)).transpose()?;
         for row in 0..changes.len() {
             let prefix: &[u8] = partitions.as_ref().map_or(&[], |partitions| partitions.row(row).data());
             if !self.before.contains_key(prefix) {
                 let first = self.first_rows(prefix);
                 self.before.insert(prefix.into(), first);
             }
-            self.add(rows.row(row).data(), changes.weights().get(row))?;
+            // Rows without columns are all the same.
+            let bytes: &[u8] = rows.as_ref().map_or(&[], |rows| rows.row(row).data());
+            self.add(bytes, changes.weights().get(row))?;
         }
         Ok(())
     }

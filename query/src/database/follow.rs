@@ -223,8 +223,13 @@ impl Follow {
         let (mut parts, mut rows, mut through) = (Vec::new(), 0, newest);
         let mut found = found.into_iter().peekable();
         while let Some((epoch, changes)) = found.next() {
-            let visible = changes.rows().project(&visible_columns)?;
-            parts.push(self.labelled(epoch, &changes.with_rows(visible))?);
+            let visible = changes.with_rows(changes.rows().project(&visible_columns)?);
+            let visible = match changes.rows().num_columns() > self.width {
+                // Rows that differ in their hidden number alone may cancel.
+                true => visible.consolidate()?,
+                false => visible,
+            };
+            parts.push(self.labelled(epoch, &visible)?);
             rows += changes.len();
             // The shards of a table have changes of the same epoch each.
             let ends_epoch = found.peek().is_some_and(|(next, _)| *next != epoch);
