@@ -38,7 +38,8 @@ use tokio::sync::{mpsc, oneshot};
 /// Rows handed to the workers that not every view has finished.
 const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
 
-/// Bytes of an epoch that is left open: what views keep until its end is bounded by it.
+/// Rows and bytes of an epoch that is left open: what views keep until its end is bounded by them.
+const OPEN_ROWS_MAX: usize = 64 << 20;
 const OPEN_BYTES_MAX: usize = 512 << 20;
 
 /// Epochs handed to the workers that not every view has finished.
@@ -420,7 +421,7 @@ impl Committer {
             self.deal(self.epoch, collection, changes, Some(&permit));
         }
         let open = self.open.get_or_insert_default();
-        if open.rows >= ROWS_IN_FLIGHT_MAX || open.bytes >= OPEN_BYTES_MAX {
+        if open.rows >= OPEN_ROWS_MAX || open.bytes >= OPEN_BYTES_MAX {
             self.seal_open();
         }
     }
