@@ -6,10 +6,11 @@
 //!    changed since it was read, refuses the whole commit before anything is changed.
 //! 3. A commit is on disk before any worker, and so any reader, sees it.
 //! 4. Batches of a source that are sealed together ([`Sealing::WithNext`]) are in one epoch, which is open until something
-//!    else asks for its end: any other commit, a read of state, the end of the engine.
+//!    else asks for its end: any other commit, a read of state, its own size, the end of the engine.
 //! 5. Epochs of sources grow with what has queued up: a batch is an epoch of its own while the views keep up, and waits for
 //!    others of its source while they are behind.
-//! 6. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view.
+//! 6. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view. An open epoch may have
+//!    more rows, as views take them on the way: it ends at [`OPEN_BYTES_MAX`] or [`OPEN_ROWS_MAX`].
 //!
 //! # Not here
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
