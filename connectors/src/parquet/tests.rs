@@ -327,11 +327,9 @@ fn one_byte_changed_anywhere_never_panics_nor_takes_memory() {
             let kept = read_beside(folder.path(), &damaged, &table);
             assert!(kept.bad.len() <= 1000);
         }
-        assert!(
-            peak_bytes() - before < 200 << 20,
-            "way {way}: {} bytes more",
-            peak_bytes() - before
-        );
+        // The kernel sums its counters lazily, so a later reading can be a little lower.
+        let more = peak_bytes().saturating_sub(before);
+        assert!(more < 200 << 20, "way {way}: {more} bytes more");
     }
 }
 
