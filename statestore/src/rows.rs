@@ -112,15 +112,35 @@ impl RowStore {
     /// The slots of many keys, as [`KeyIndex::find_all`] gives them.
     ///
     /// # Arguments
-    /// - `hashes`: of the keys; `rows`: their rows in the view.
-    pub fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, rows: &[u32], found: &mut Vec<u32>) {
+    /// - `hashes`: of the keys in the view, from its first row on.
+    pub fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, found: &mut Vec<u32>) {
+        self.find_each(index, hashes, view, |number| number, found);
+    }
+
+    /// As [`RowStore::find_all`], for some rows of the view.
+    ///
+    /// # Arguments
+    /// - `hashes`: of their keys, one for each of `rows`.
+    pub fn find_some(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, rows: &[u32], found: &mut Vec<u32>) {
+        self.find_each(index, hashes, view, |number| rows[number] as usize, found);
+    }
+
+    #[inline(always)]
+    fn find_each(
+        &self,
+        index: &KeyIndex,
+        hashes: &[u64],
+        view: &RowView<'_>,
+        row_of: impl Fn(usize) -> usize,
+        found: &mut Vec<u32>,
+    ) {
         if let [(column, array)] = view.0.as_slice()
             && let Some((stored, given)) = self.columns[*column].longs(array)
         {
-            let equal = |slot: u32, number: usize| stored[slot as usize] == given[rows[number] as usize];
+            let equal = |slot: u32, number: usize| stored[slot as usize] == given[row_of(number)];
             return index.find_all(hashes, equal, found);
         }
-        let equal = |slot: u32, number: usize| self.equals(slot, view, rows[number] as usize);
+        let equal = |slot: u32, number: usize| self.equals(slot, view, row_of(number));
         index.find_all(hashes, equal, found);
     }
 

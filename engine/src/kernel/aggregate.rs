@@ -101,8 +101,8 @@ impl AggregateKernel {
             .collect();
         let hashes = hash_rows(&columns, changes.len());
         let view = RowStore::view(0..columns.len(), &columns);
-        let (mut groups, rows) = (Vec::new(), (0..changes.len() as u32).collect::<Vec<_>>());
-        self.keys.find_all(&self.index, &hashes, &view, &rows, &mut groups);
+        let mut groups = Vec::new();
+        self.keys.find_all(&self.index, &hashes, &view, &mut groups);
         for (row, group) in groups.iter_mut().enumerate().filter(|(_, group)| **group == NO_SLOT) {
             // An earlier row may have added it.
             let keys = &self.keys;

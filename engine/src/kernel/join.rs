@@ -14,6 +14,8 @@
 //! The product rule of incremental view maintenance: Gupta, Mumick, Subrahmanian, "Maintaining Views
 //! Incrementally", SIGMOD 1993.
 
+mod keys;
+mod lists;
 mod side;
 
 use super::Kernel;
@@ -22,8 +24,9 @@ use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::{not, take};
 use arrow::datatypes::{Schema, SchemaRef};
-use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, Weights, hash_rows};
-use side::Side;
+use cenote_statestore::{Changes, Epoch, Result, RowStore, RowView, TableSchema, Weights, hash_rows};
+use keys::{Keys, NO_KEY};
+use side::{Incoming, Outcome, Side};
 use std::sync::Arc;
 
 /// Pairs gathered at once.
@@ -41,6 +44,7 @@ pub struct JoinKernel {
     residual: Option<Arc<dyn Predicate>>,
     schema: SchemaRef,
     pair_schema: SchemaRef,
+    keys: Keys,
     sides: [Side; 2],
     tables: Vec<TableSchema>,
     mixed_signs: bool,
@@ -51,6 +55,20 @@ pub struct JoinKernel {
     deletions: Vec<Changes>,
     /// Pairs that the residual condition failed on; they match as little as those that do not satisfy it.
     errors: RowErrors,
+}
+
+/// Some rows of a push.
+struct Push<'a> {
+    input: usize,
+    changes: &'a Changes,
+    /// The values of the rows' keys.
+    keys: &'a [ArrayRef],
+    /// Of the keys.
+    hashes: &'a [u64],
+    /// The number of each row's key, where it had one when the push began.
+    found: &'a [u32],
+    /// Whether a row has a key at all: a NULL in it may match nothing.
+    is_keyed: Option<&'a [bool]>,
 }
 
 /// Pairs of rows of a push with slots of the other side's state.
@@ -75,6 +93,7 @@ impl JoinKernel {
             .residual
             .as_ref()
             .map_or(&[][..], |residual| residual.input_names());
+        let keys = Arc::new(node.left_schema.project(&node.left_keys).expect("keys are columns"));
         JoinKernel {
             kind: node.kind,
             null_equals_null: node.null_equals_null,
@@ -82,9 +101,10 @@ impl JoinKernel {
             schema: node.schema.clone(),
             pair_schema: Arc::new(Schema::new(pair_fields)),
             sides: [
-                Side::new(&node.left_schema, &node.left_keys, counts_left),
-                Side::new(&node.right_schema, &node.right_keys, node.kind.pads_right()),
+                Side::new(&node.left_schema, &node.left_keys, &keys, counts_left),
+                Side::new(&node.right_schema, &node.right_keys, &keys, node.kind.pads_right()),
             ],
+            keys: Keys::new(keys),
             tables: Node::Join(node.clone()).state_tables(),
             mixed_signs: false,
             pending: Vec::new(),
@@ -99,56 +119,51 @@ impl JoinKernel {
     ///
     /// # Returns
     /// For each row that it came to, from the first on, how many rows match it.
-    fn meet(&mut self, input: usize, changes: &Changes, keys: &[ArrayRef], hashes: &[u64]) -> Result<Vec<i64>> {
-        let mut taken = changes.len();
-        let mut pairs = Pairs::default();
-        let own_keys = RowStore::view(self.sides[1 - input].key_columns().iter().copied(), keys);
-        let other = &self.sides[1 - input];
-        for (row, head) in other.heads(hashes, &own_keys).into_iter().enumerate() {
-            if !self.null_equals_null && own_keys.any_null(row) {
-                continue;
-            }
-            for slot in other.slots_from(head) {
-                pairs.rows.push(row as u32);
-                pairs.slots.push(slot);
-            }
+    fn meet(&mut self, push: &Push<'_>) -> Result<Vec<i64>> {
+        let (mut pairs, mut taken) = (Pairs::default(), push.found.len());
+        let other = &self.sides[1 - push.input];
+        other.touch(push.found.iter().map(|key| self.keys.head(*key, 1 - push.input)));
+        for (row, key) in push.found.iter().enumerate() {
+            other.slots(self.keys.head(*key, 1 - push.input), &mut pairs.slots);
+            pairs.rows.resize(pairs.slots.len(), row as u32);
             if pairs.rows.len() >= PAIRS_MAX {
                 taken = row + 1;
                 break;
             }
         }
         let (mut matches, mut touched) = (vec![0i64; taken], Vec::new());
-        self.take_pairs(input, changes, pairs, &mut matches, &mut touched)?;
-        self.give_transitions(1 - input, touched)?;
+        self.take_pairs(push, pairs, &mut matches, &mut touched)?;
+        self.give_transitions(1 - push.input, touched)?;
         Ok(matches)
     }
 
+    /// # Arguments
+    /// - `touched`: gets the rows of the other side whose match counts change: slot, key, by how much.
     fn take_pairs(
         &mut self,
-        input: usize,
-        changes: &Changes,
+        push: &Push<'_>,
         pairs: Pairs,
         matches: &mut [i64],
-        touched: &mut Vec<(u32, i64)>,
+        touched: &mut Vec<(u32, u32, i64)>,
     ) -> Result<()> {
         if pairs.rows.is_empty() {
             return Ok(());
         }
-        let (pairs, rows) = self.matching(input, changes, pairs)?;
-        let other = &self.sides[1 - input];
+        let (pairs, rows) = self.matching(push, pairs)?;
+        let (other, own_weights) = (&self.sides[1 - push.input], push.changes.weights());
         let mut weights = Vec::with_capacity(pairs.rows.len());
         for (row, slot) in pairs.rows.iter().zip(&pairs.slots) {
-            let (own, others) = (changes.weights().get(*row as usize), other.weight(*slot));
+            let (own, others) = (own_weights.get(*row as usize), other.weight(*slot));
             matches[*row as usize] += others;
             weights.push(own * others);
             if other.counts_matches() {
-                touched.push((*slot, own));
+                touched.push((*slot, push.found[*row as usize], own));
             }
         }
         if self.kind.gives_pairs() && !pairs.rows.is_empty() {
             let rows = match rows {
                 Some(rows) => rows,
-                None => self.pair_rows(input, changes, &pairs)?,
+                None => self.pair_rows(push, &pairs)?,
             };
             self.give(rows.columns().to_vec(), weights)?;
         }
@@ -156,12 +171,12 @@ impl JoinKernel {
     }
 
     /// Keeps the pairs that satisfy the residual condition; gives their rows if they were gathered for it.
-    fn matching(&mut self, input: usize, changes: &Changes, pairs: Pairs) -> Result<(Pairs, Option<RecordBatch>)> {
+    fn matching(&mut self, push: &Push<'_>, pairs: Pairs) -> Result<(Pairs, Option<RecordBatch>)> {
         let Some(residual) = self.residual.clone() else {
             return Ok((pairs, None));
         };
-        let rows = self.pair_rows(input, changes, &pairs)?;
-        let mask = self.satisfied(input, changes, &pairs, &*residual, &rows)?;
+        let rows = self.pair_rows(push, &pairs)?;
+        let mask = self.satisfied(push, &pairs, &*residual, &rows)?;
         if mask.true_count() == mask.len() {
             return Ok((pairs, Some(rows)));
         }
@@ -183,19 +198,18 @@ impl JoinKernel {
     /// Which pairs satisfy the residual condition; those that it fails on do not, and are told of.
     fn satisfied(
         &mut self,
-        input: usize,
-        changes: &Changes,
+        push: &Push<'_>,
         pairs: &Pairs,
         residual: &dyn Predicate,
         rows: &RecordBatch,
     ) -> Result<BooleanArray> {
-        let other = &self.sides[1 - input];
+        let (other, own_weights) = (&self.sides[1 - push.input], push.changes.weights());
         let mut parts = Vec::new();
         self.errors.apart(
             rows,
             &|_, rows| residual.evaluate(rows),
             &mut |first, mask| parts.push((first, mask)),
-            &|pair| changes.weights().get(pairs.rows[pair] as usize) * other.weight(pairs.slots[pair]),
+            &|pair| own_weights.get(pairs.rows[pair] as usize) * other.weight(pairs.slots[pair]),
         )?;
         let mut satisfied = BooleanBufferBuilder::new(rows.num_rows());
         for (first, mask) in parts {
@@ -211,16 +225,22 @@ impl JoinKernel {
     }
 
     /// Left columns then right columns of pairs.
-    fn pair_rows(&self, input: usize, changes: &Changes, pairs: &Pairs) -> Result<RecordBatch> {
+    fn pair_rows(&self, push: &Push<'_>, pairs: &Pairs) -> Result<RecordBatch> {
         let indices = UInt32Array::from(pairs.rows.clone());
-        let own = changes
-            .rows()
-            .columns()
-            .iter()
-            .map(|column| take(column, &indices, None))
-            .collect::<Result<Vec<_>, _>>()?;
-        let other = self.sides[1 - input].gather(&pairs.slots);
-        let columns = if input == LEFT {
+        let taken = |column: &ArrayRef| Ok(take(column, &indices, None)?);
+        let own = push.changes.rows().columns().iter().map(taken);
+        let own = own.collect::<Result<Vec<_>>>()?;
+        // Both sides of a pair have one key, bit for bit.
+        let own_keys = self.sides[push.input].key_columns();
+        let of_key = |column: usize| match own[own_keys[column]].data_type() == self.keys.schema().field(column).data_type() {
+            true => own[own_keys[column]].clone(),
+            false => {
+                let keys: Vec<u32> = pairs.rows.iter().map(|row| push.found[*row as usize]).collect();
+                self.keys.gather(column, &keys)
+            }
+        };
+        let other = self.sides[1 - push.input].gather(&pairs.slots, of_key);
+        let columns = if push.input == LEFT {
             [own, other].concat()
         } else {
             [other, own].concat()
@@ -229,18 +249,18 @@ impl JoinKernel {
     }
 
     /// Adds to the match counts of one side and gives or takes back its unmatched (or matched) rows.
-    fn give_transitions(&mut self, side: usize, touched: Vec<(u32, i64)>) -> Result<()> {
+    fn give_transitions(&mut self, side: usize, touched: Vec<(u32, u32, i64)>) -> Result<()> {
         if touched.is_empty() {
             return Ok(());
         }
-        let (mut slots, mut weights) = (Vec::new(), Vec::new());
-        for (slot, was_matched, is_matched) in self.sides[side].add_matches(touched) {
-            let sign = is_matched as i64 - was_matched as i64;
-            let sign = if self.kind == JoinKind::Semi { sign } else { -sign };
-            slots.push(slot);
-            weights.push(sign * self.sides[side].weight(slot));
+        let (mut slots, mut keys, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for transition in self.sides[side].add_matches(touched) {
+            let is_given = transition.is_matched == (self.kind == JoinKind::Semi);
+            slots.push(transition.slot);
+            keys.push(transition.key);
+            weights.push(if is_given { 1 } else { -1 } * self.sides[side].weight(transition.slot));
         }
-        let rows = self.sides[side].gather(&slots);
+        let rows = self.sides[side].gather(&slots, |column| self.keys.gather(column, &keys));
         self.give_alone(side, rows, weights)
     }
 
@@ -318,6 +338,43 @@ impl JoinKernel {
     }
 }
 
+impl JoinKernel {
+    /// Which rows of a push have a key that may match; `None`: all.
+    fn keyed(&self, keys: &[ArrayRef], view: &RowView<'_>, rows: usize) -> Option<Vec<bool>> {
+        let may_lack = !self.null_equals_null && keys.iter().any(|key| key.null_count() > 0);
+        may_lack.then(|| (0..rows).map(|row| !view.any_null(row)).collect())
+    }
+
+    /// Joins rows of a push to their side's state.
+    ///
+    /// # Arguments
+    /// - `matches`: how many rows match each; rows behind the last of it are left.
+    fn apply(&mut self, push: &Push<'_>, matches: &[i64]) -> Result<()> {
+        let own = push.input;
+        let side = &mut self.sides[own];
+        let view = RowStore::view(0..push.keys.len(), push.keys);
+        let (stored, hashes) = side.stored(push.changes.rows().columns(), push.changes.len());
+        side.touch(push.found.iter().map(|key| self.keys.head(*key, own)));
+        for (row, matches) in matches.iter().enumerate() {
+            if push.is_keyed.is_some_and(|is_keyed| !is_keyed[row]) {
+                continue;
+            }
+            let key = self.keys.ensure(push.found[row], push.hashes[row], &view, row);
+            let incoming = Incoming {
+                row,
+                weight: push.changes.weights().get(row),
+                matches: *matches,
+                hash: hashes[row],
+            };
+            if side.apply(self.keys.head_mut(key, own), &stored, &incoming)? == Outcome::Removed {
+                self.keys.thin(key, push.hashes[row]);
+            }
+        }
+        self.keys.sweep();
+        Ok(())
+    }
+}
+
 fn nullable(field: &arrow::datatypes::Field) -> arrow::datatypes::Field {
     field.clone().with_nullable(true)
 }
@@ -332,25 +389,36 @@ impl Kernel for JoinKernel {
     }
 
     fn push_some(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<usize> {
+        let columns = changes.rows().columns();
         let keys: Vec<ArrayRef> = self.sides[input]
             .key_columns()
             .iter()
-            .map(|column| changes.rows().column(*column).clone())
+            .map(|column| columns[*column].clone())
             .collect();
         let hashes = hash_rows(&keys, changes.len());
-        let matches = self.meet(input, changes, &keys, &hashes)?;
-        let taken = matches.len();
-        let changes = &changes.slice(0, taken);
-        self.give_own(input, changes, &matches)?;
-        let own_keys = RowStore::view(0..keys.len(), &keys);
-        let keyed = |row: usize| self.null_equals_null || !own_keys.any_null(row);
-        let stateful: Vec<bool> = (0..taken).map(keyed).collect();
-        self.sides[input].apply(changes, &hashes[..taken], &matches, &stateful)?;
+        let view = RowStore::view(0..keys.len(), &keys);
+        let mut found = self.keys.find_all(&hashes, &view);
+        let is_keyed = self.keyed(&keys, &view, changes.len());
+        if let Some(is_keyed) = &is_keyed {
+            let unkeyed = found.iter_mut().zip(is_keyed).filter(|(_, is_keyed)| !**is_keyed);
+            unkeyed.for_each(|(key, _)| *key = NO_KEY);
+        }
+        let push = Push {
+            input,
+            changes,
+            keys: &keys,
+            hashes: &hashes,
+            found: &found,
+            is_keyed: is_keyed.as_deref(),
+        };
+        let matches = self.meet(&push)?;
+        self.give_own(input, &changes.slice(0, matches.len()), &matches)?;
+        self.apply(&push, &matches)?;
         if self.waiting > WAITING_MAX {
             self.waiting = 0;
             self.give_insertions(output)?;
         }
-        Ok(taken)
+        Ok(matches.len())
     }
 
     fn take_errors(&mut self) -> Result<Option<Changes>> {
@@ -371,10 +439,21 @@ impl Kernel for JoinKernel {
     }
 
     fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>> {
-        Ok(vec![self.sides[table].read(&self.tables[table].columns, keys)?])
+        let wanted = match keys {
+            None => self.keys.all(),
+            Some(keys) => {
+                let count = keys.first().map_or(0, |key| key.len());
+                let view = RowStore::view(0..keys.len(), keys);
+                self.keys.find_all(&hash_rows(keys, count), &view)
+            }
+        };
+        let rows = self.sides[table].read(&self.tables[table].columns, &self.keys, table, &wanted)?;
+        Ok(vec![rows])
     }
 
     fn size(&self, table: usize) -> (u64, u64) {
-        self.sides[table].size()
+        let (rows, bytes) = self.sides[table].size();
+        // The keys are kept once for both.
+        (rows, bytes + self.keys.memory_bytes() as u64 / 2)
     }
 }

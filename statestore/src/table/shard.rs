@@ -341,7 +341,7 @@ impl Shard {
         let rows: Vec<u32> = rows.filter(is_chosen).map(|row| row as u32).collect();
         let hashes: Vec<u64> = rows.iter().map(|row| batch.hashes[*row as usize]).collect();
         let mut found = Vec::new();
-        self.rows.find_all(&self.index, &hashes, batch.view, &rows, &mut found);
+        self.rows.find_some(&self.index, &hashes, batch.view, &rows, &mut found);
         if deletions {
             self.delete(batch, &rows, &found)
         } else {

@@ -1,54 +1,94 @@
-//! One side's rows: found by key for the other side's changes, found whole for their own deletions.
+//! One side's rows, listed by key: found by key for the other side's changes, found in their list for their own.
+//!
+//! # Not here
+//! Keys (`keys`) and lists (`lists`). The values of a row's key are the key's, kept once for all rows of both sides.
 
+use super::keys::Keys;
+use super::lists::{Head, Lists};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::datatypes::SchemaRef;
-use cenote_statestore::{Changes, Error, KeyIndex, NO_SLOT, Result, RowStore, RowView, Weights, hash_rows};
-use std::ops::Range;
+use arrow::datatypes::{Schema, SchemaRef};
+use cenote_statestore::{Changes, Error, Result, RowStore, RowView, hash_rows};
 use std::sync::Arc;
 
-const NONE: u32 = u32::MAX;
-
-/// Rows of a push that are looked for, then applied.
-const ROWS_PER_BLOCK: usize = 256;
-
-/// Rows of one side with multiplicities; rows of one key form a doubly linked chain.
+/// Rows of one side with multiplicities.
 pub(super) struct Side {
+    schema: SchemaRef,
     key_columns: Vec<usize>,
+    /// Where the values of each column are.
+    places: Vec<Place>,
+    /// The columns that are not of the key.
     rows: RowStore,
+    /// Their positions in the side's schema.
+    stored: Vec<usize>,
+    lists: Lists,
+    /// Multiplicities; empty while every row is there once.
     weights: Vec<i64>,
     /// How many rows of the other side match; empty where nobody asks.
     matches: Vec<i64>,
     counts_matches: bool,
-    next: Vec<u32>,
-    previous: Vec<u32>,
-    by_row: KeyIndex,
-    by_key: KeyIndex,
 }
 
-/// Rows on their way into a side.
-struct Push<'a> {
-    weights: &'a Weights,
-    rows: RowView<'a>,
-    row_hashes: &'a [u64],
-    keys: RowView<'a>,
-    /// Of the keys.
-    hashes: &'a [u64],
-    /// How many rows of the other side match each.
-    matches: &'a [i64],
+/// Where the values of a column are.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the keys, this column of them.
+    Key(usize),
+    /// In the rows, this column of them.
+    Row(usize),
+}
+
+/// A row of a push, on its way into a side.
+pub(super) struct Incoming {
+    pub(super) row: usize,
+    pub(super) weight: i64,
+    /// How many rows of the other side match it.
+    pub(super) matches: i64,
+    /// Of the columns that are not of the key.
+    pub(super) hash: u64,
+}
+
+/// What became of a row that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Kept,
+    /// The last of equal rows went.
+    Removed,
+}
+
+/// A slot whose row now has matches, or has none any more.
+pub(super) struct Transition {
+    pub(super) slot: u32,
+    pub(super) key: u32,
+    pub(super) is_matched: bool,
 }
 
 impl Side {
-    pub(super) fn new(schema: &SchemaRef, key_columns: &[usize], counts_matches: bool) -> Side {
+    /// A side without rows.
+    ///
+    /// # Arguments
+    /// - `keys`: the schema of the keys; a key column of another type is kept with the rows.
+    pub(super) fn new(schema: &SchemaRef, key_columns: &[usize], keys: &Schema, counts_matches: bool) -> Side {
+        let of_key = |column: usize| {
+            let key = key_columns.iter().position(|key| *key == column)?;
+            (keys.field(key).data_type() == schema.field(column).data_type()).then_some(key)
+        };
+        let stored: Vec<usize> = (0..schema.fields().len())
+            .filter(|column| of_key(*column).is_none())
+            .collect();
+        let place = |column| match of_key(column) {
+            Some(key) => Place::Key(key),
+            None => Place::Row(stored.iter().position(|stored| *stored == column).expect("not of the key")),
+        };
         Side {
+            schema: schema.clone(),
             key_columns: key_columns.to_vec(),
-            rows: RowStore::new(schema.clone()),
+            places: (0..schema.fields().len()).map(place).collect(),
+            rows: RowStore::new(Arc::new(schema.project(&stored).expect("columns of the schema"))),
+            stored,
+            lists: Lists::default(),
             weights: Vec::new(),
             matches: Vec::new(),
             counts_matches,
-            next: Vec::new(),
-            previous: Vec::new(),
-            by_row: KeyIndex::default(),
-            by_key: KeyIndex::default(),
         }
     }
 
@@ -56,241 +96,158 @@ impl Side {
         &self.key_columns
     }
 
-    pub(super) fn schema(&self) -> SchemaRef {
-        self.rows.schema().clone()
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
     }
 
     pub(super) fn counts_matches(&self) -> bool {
         self.counts_matches
     }
 
+    #[inline]
     pub(super) fn weight(&self, slot: u32) -> i64 {
-        self.weights[slot as usize]
+        self.weights.get(slot as usize).copied().unwrap_or(1)
     }
 
-    pub(super) fn gather(&self, slots: &[u32]) -> Vec<ArrayRef> {
-        self.rows.gather_rows(slots).columns().to_vec()
+    /// Appends the slots of a key's rows.
+    #[inline]
+    pub(super) fn slots(&self, head: Head, slots: &mut Vec<u32>) {
+        self.lists.slots(head, slots);
     }
 
-    /// The first slots of many keys, given by a view that sets key values beside this side's key columns; [`NO_SLOT`] for
-    /// a key that has none.
-    pub(super) fn heads(&self, hashes: &[u64], keys: &RowView<'_>) -> Vec<u32> {
-        self.find_all(&self.by_key, hashes, keys, 0)
+    /// Reads what the rows of a push will need, so that it is in the cache by then: reads that do not depend on each other
+    /// overlap.
+    pub(super) fn touch(&self, heads: impl Iterator<Item = Head>) {
+        std::hint::black_box(heads.fold(0, |sum, head| sum ^ self.lists.touch(head)));
     }
 
-    /// The slots of a key, from its first on.
-    pub(super) fn slots_from(&self, head: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors(Some(head).filter(|head| *head != NO_SLOT), |slot| {
-            Some(self.next[*slot as usize]).filter(|next| *next != NONE)
-        })
-    }
-
-    /// The slots of keys, whose rows stand in the view from `first` on.
-    fn find_all(&self, index: &KeyIndex, hashes: &[u64], view: &RowView<'_>, first: usize) -> Vec<u32> {
-        let rows: Vec<u32> = (first as u32..(first + hashes.len()) as u32).collect();
-        let mut found = Vec::new();
-        self.rows.find_all(index, hashes, view, &rows, &mut found);
-        found
+    /// The columns of rows.
+    ///
+    /// # Arguments
+    /// - `of_key`: the values of a column of the rows' keys.
+    pub(super) fn gather(&self, slots: &[u32], of_key: impl Fn(usize) -> ArrayRef) -> Vec<ArrayRef> {
+        let column = |place: &Place| match place {
+            Place::Key(key) => of_key(*key),
+            Place::Row(column) => self.rows.gather(&[*column], slots).remove(0),
+        };
+        self.places.iter().map(column).collect()
     }
 
     /// Adds to match counts.
     ///
-    /// # Returns
-    /// The slots for which "has a match" changed: slot, before, after.
-    pub(super) fn add_matches(&mut self, mut touched: Vec<(u32, i64)>) -> Vec<(u32, bool, bool)> {
-        touched.sort_unstable_by_key(|(slot, _)| *slot);
+    /// # Arguments
+    /// - `touched`: slot, its key, what to add.
+    pub(super) fn add_matches(&mut self, mut touched: Vec<(u32, u32, i64)>) -> Vec<Transition> {
+        touched.sort_unstable_by_key(|(slot, _, _)| *slot);
         let mut changed = Vec::new();
         for of_slot in touched.chunk_by(|a, b| a.0 == b.0) {
-            let slot = of_slot[0].0;
+            let (slot, key, _) = of_slot[0];
             let count = &mut self.matches[slot as usize];
-            let before = *count != 0;
-            *count += of_slot.iter().map(|(_, weight)| weight).sum::<i64>();
-            if before != (*count != 0) {
-                changed.push((slot, before, !before));
+            let was_matched = *count != 0;
+            *count += of_slot.iter().map(|(_, _, weight)| weight).sum::<i64>();
+            let is_matched = *count != 0;
+            if was_matched != is_matched {
+                changed.push(Transition { slot, key, is_matched });
             }
         }
         changed
     }
 
-    /// Applies a push to the stored rows.
-    ///
-    /// # Arguments
-    /// - `hashes`: of the key, per row. `matches`: per row, for new rows. `stateful`: which rows are kept at all.
-    pub(super) fn apply(
-        &mut self,
-        changes: &Changes,
-        hashes: &[u64],
-        matches: &[i64],
-        stateful: &[bool],
-    ) -> Result<()> {
-        let columns = changes.rows().columns();
-        let row_hashes = hash_rows(columns, changes.len());
-        let view = RowStore::view(0..columns.len(), columns);
-        let keys = self.key_columns.iter().map(|key| &columns[*key]);
-        let keys = RowStore::view(self.key_columns.iter().copied(), keys);
-        let push = Push {
-            weights: changes.weights(),
-            rows: view,
-            row_hashes: &row_hashes,
-            keys,
-            hashes,
-            matches,
-        };
-        for start in (0..changes.len()).step_by(ROWS_PER_BLOCK) {
-            let end = (start + ROWS_PER_BLOCK).min(changes.len());
-            self.apply_block(&push, start..end, stateful)?;
-        }
-        Ok(())
+    /// The columns of a push that are kept with the rows, and their hashes.
+    pub(super) fn stored<'a>(&self, columns: &'a [ArrayRef], rows: usize) -> (RowView<'a>, Vec<u64>) {
+        let stored: Vec<ArrayRef> = self.stored.iter().map(|column| columns[*column].clone()).collect();
+        let hashes = hash_rows(&stored, rows);
+        let view = RowStore::view(0..stored.len(), self.stored.iter().map(|column| &columns[*column]));
+        (view, hashes)
     }
 
-    /// Applies some rows, few enough that what is found for all of them is still in the cache for each.
-    fn apply_block(&mut self, push: &Push<'_>, rows: Range<usize>, stateful: &[bool]) -> Result<()> {
-        let found = self.find_all(&self.by_row, &push.row_hashes[rows.clone()], &push.rows, rows.start);
-        let heads = self.find_all(&self.by_key, &push.hashes[rows.clone()], &push.keys, rows.start);
-        self.touch_links(&heads);
-        // Until a slot is freed, what was found is still there; what was not may have been added by an earlier row.
-        let mut is_stale = false;
-        let first = rows.start;
-        for row in rows.filter(|row| stateful[*row]) {
-            let (weight, hash) = (push.weights.get(row), push.row_hashes[row]);
-            let slot = match found[row - first] {
-                slot if slot != NO_SLOT && !is_stale => Some(slot),
-                _ => self.by_row.find(hash, |slot| self.rows.equals(slot, &push.rows, row)),
-            };
-            match slot {
-                Some(slot) => {
-                    self.weights[slot as usize] += weight;
-                    match self.weights[slot as usize] {
-                        0 => {
-                            self.remove(slot, hash, push.hashes[row]);
-                            is_stale = true;
-                        }
-                        left if left < 0 => return Err(missing()),
-                        _ => {}
-                    }
-                }
-                None if weight > 0 => {
-                    let head = Some(heads[row - first]).filter(|head| *head != NO_SLOT && !is_stale);
-                    self.add(push, row, head);
-                }
-                None if weight == 0 => {}
-                None => return Err(missing()),
+    /// Adds a row to the list of its key, or to the multiplicity of the one that is there.
+    ///
+    /// # Arguments
+    /// - `view`: of the columns that [`Side::stored`] gives.
+    ///
+    /// # Errors
+    /// A row was taken away that is not there.
+    #[inline]
+    pub(super) fn apply(&mut self, head: &mut Head, view: &RowView<'_>, incoming: &Incoming) -> Result<Outcome> {
+        let equal = |slot: u32| self.rows.equals(slot, view, incoming.row);
+        match self.lists.find(*head, incoming.hash, equal) {
+            Some((slot, position)) => self.add_weight(head, slot, position, incoming.weight),
+            None if incoming.weight > 0 => {
+                let slot = self.insert(view, incoming);
+                self.lists.add(head, slot, incoming.hash);
+                Ok(Outcome::Kept)
+            }
+            None if incoming.weight == 0 => Ok(Outcome::Kept),
+            None => Err(missing()),
+        }
+    }
+
+    fn add_weight(&mut self, head: &mut Head, slot: u32, position: usize, weight: i64) -> Result<Outcome> {
+        match self.weight(slot) + weight {
+            0 => {
+                self.lists.remove(head, position);
+                self.rows.release(slot);
+                Ok(Outcome::Removed)
+            }
+            left if left < 0 => Err(missing()),
+            left => {
+                self.set_weight(slot, left);
+                Ok(Outcome::Kept)
             }
         }
-        Ok(())
     }
 
-    /// Adds a row that is not there.
-    ///
-    /// # Arguments
-    /// - `head`: the first slot of its key, if that is known.
-    fn add(&mut self, push: &Push<'_>, row: usize, head: Option<u32>) {
-        let find = || {
-            self.by_key
-                .find(push.hashes[row], |first| self.rows.equals(first, &push.keys, row))
-        };
-        let head = head.or_else(find);
-        let slot = self.insert(&push.rows, row, push.weights.get(row), push.matches[row]);
-        self.by_row.insert(push.row_hashes[row], slot);
-        self.link(slot, push.hashes[row], head);
+    #[inline]
+    fn set_weight(&mut self, slot: u32, weight: i64) {
+        if self.weights.len() <= slot as usize {
+            if weight == 1 {
+                return;
+            }
+            self.weights.resize(room_for(slot), 1);
+        }
+        self.weights[slot as usize] = weight;
     }
 
-    /// Reads what [`Side::link`] will write, so that it is in the cache by then: reads that do not depend on each other overlap.
-    fn touch_links(&self, heads: &[u32]) {
-        let seconds = heads
-            .iter()
-            .filter(|head| **head != NO_SLOT)
-            .map(|head| self.next[*head as usize]);
-        let seconds: Vec<u32> = seconds.filter(|second| *second != NONE).collect();
-        let touched = seconds
-            .iter()
-            .fold(0, |sum, second| sum ^ self.previous[*second as usize]);
-        std::hint::black_box(touched);
-    }
-
-    fn insert(&mut self, view: &RowView<'_>, row: usize, weight: i64, matches: i64) -> u32 {
+    #[inline]
+    fn insert(&mut self, view: &RowView<'_>, incoming: &Incoming) -> u32 {
         let slot = self.rows.allocate();
-        let index = slot as usize;
-        if self.weights.len() <= index {
-            let slots = (index + 1).next_power_of_two().max(64);
-            self.weights.resize(slots, 0);
-            self.next.resize(slots, NONE);
-            self.previous.resize(slots, NONE);
-            if self.counts_matches {
-                self.matches.resize(slots, 0);
-            }
-        }
-        self.rows.write_one(slot, view, row);
-        self.weights[index] = weight;
+        self.rows.write_one(slot, view, incoming.row);
+        self.set_weight(slot, incoming.weight);
         if self.counts_matches {
-            self.matches[index] = matches;
+            if self.matches.len() <= slot as usize {
+                self.matches.resize(room_for(slot), 0);
+            }
+            self.matches[slot as usize] = incoming.matches;
         }
         slot
     }
 
-    /// Puts a slot behind the first of its key, or makes it the first.
-    fn link(&mut self, slot: u32, hash: u64, head: Option<u32>) {
-        let index = slot as usize;
-        (self.next[index], self.previous[index]) = (NONE, NONE);
-        match head {
-            None => self.by_key.insert(hash, slot),
-            Some(first) => {
-                let second = std::mem::replace(&mut self.next[first as usize], slot);
-                (self.next[index], self.previous[index]) = (second, first);
-                if second != NONE {
-                    self.previous[second as usize] = slot;
-                }
-            }
+    /// Reads the rows of some keys, in the order of the keys, with their multiplicities behind them.
+    pub(super) fn read(&self, schema: &SchemaRef, keys: &Keys, number: usize, wanted: &[u32]) -> Result<RecordBatch> {
+        let (mut slots, mut of) = (Vec::new(), Vec::new());
+        for key in wanted {
+            self.slots(keys.head(*key, number), &mut slots);
+            of.resize(slots.len(), *key);
         }
-    }
-
-    fn remove(&mut self, slot: u32, row_hash: u64, key_hash: u64) {
-        let (next, previous) = (self.next[slot as usize], self.previous[slot as usize]);
-        if next != NONE {
-            self.previous[next as usize] = previous;
-        }
-        match (previous, next) {
-            (NONE, NONE) => {
-                self.by_key.remove(key_hash, slot);
-            }
-            (NONE, next) => self.by_key.replace(key_hash, slot, next),
-            (previous, next) => self.next[previous as usize] = next,
-        }
-        self.by_row.remove(row_hash, slot);
-        self.rows.release(slot);
-    }
-
-    pub(super) fn read(&self, schema: &SchemaRef, keys: Option<&[ArrayRef]>) -> Result<RecordBatch> {
-        let slots = match keys {
-            None => {
-                let mut slots: Vec<u32> = self.by_row.iter().collect();
-                slots.sort_unstable();
-                slots
-            }
-            Some(keys) => {
-                let count = keys.first().map_or(0, |key| key.len());
-                let hashes = hash_rows(keys, count);
-                let view = RowStore::view(self.key_columns.iter().copied(), keys);
-                let heads = self.heads(&hashes, &view);
-                heads.into_iter().flat_map(|head| self.slots_from(head)).collect()
-            }
-        };
-        let mut columns = self.gather(&slots);
+        let mut columns = self.gather(&slots, |column| keys.gather(column, &of));
         columns.push(Arc::new(
             slots.iter().map(|slot| self.weight(*slot)).collect::<Int64Array>(),
         ));
         Changes::batch(schema.clone(), columns, slots.len())
     }
 
+    /// Rows, and bytes that they take without their keys.
     pub(super) fn size(&self) -> (u64, u64) {
-        let links = (self.next.capacity() + self.previous.capacity()) * 4;
         let counts = (self.weights.capacity() + self.matches.capacity()) * 8;
-        let indexes = self.by_row.memory_bytes() + self.by_key.memory_bytes();
-        (
-            self.by_row.len() as u64,
-            (self.rows.memory_bytes() + links + counts + indexes) as u64,
-        )
+        let bytes = self.rows.memory_bytes() + self.lists.memory_bytes() + counts;
+        (self.rows.live() as u64, bytes as u64)
     }
+}
+
+/// How many counts to make room for when one for `slot` is needed.
+fn room_for(slot: u32) -> usize {
+    ((slot as usize + 1) * 3 / 2).max(64)
 }
 
 fn missing() -> Error {
