@@ -337,6 +337,22 @@ impl Column {
         }
     }
 
+    /// Reads something of a slot, so that it is in the cache by the time that more is read of it. Any number is a slot here.
+    #[inline]
+    pub(crate) fn touch(&self, slot: u32) -> u64 {
+        let slot = slot as usize;
+        match &self.values {
+            Values::Byte(values) => values.get(slot).map_or(0, |value| u64::from(*value)),
+            Values::Short(values) => values.get(slot).map_or(0, |value| *value as u64),
+            Values::Int(values) => values.get(slot).map_or(0, |value| *value as u64),
+            Values::Long(values) => values.get(slot).map_or(0, |value| *value as u64),
+            Values::Wide(values) => values.get(slot).map_or(0, |value| *value as u64),
+            Values::Bytes(values) | Values::Lists(values, _) => {
+                values.views.get(slot).map_or(0, |view| u64::from(view[0]))
+            }
+        }
+    }
+
     /// Writes `array[rows[i]]` to `slots[i]` for each `i`.
     ///
     /// # Panics

@@ -77,19 +77,31 @@ impl KeyIndex {
     ///
     /// # Arguments
     /// - `equal`: whether the key of a slot is that of a row.
+    /// - `touch`: reads something of what `equal` will read of a slot; gets numbers that are no slots, too.
     /// - `found`: gets one slot per hash, [`NO_SLOT`] where there is none.
     #[inline(always)]
-    pub fn find_all(&self, hashes: &[u64], mut equal: impl FnMut(u32, usize) -> bool, found: &mut Vec<u32>) {
+    pub fn find_all(
+        &self,
+        hashes: &[u64],
+        mut equal: impl FnMut(u32, usize) -> bool,
+        touch: impl Fn(u32) -> u64,
+        found: &mut Vec<u32>,
+    ) {
         found.reserve(hashes.len());
         if self.entries.is_empty() {
             found.resize(found.len() + hashes.len(), NO_SLOT);
             return;
         }
         for (number, block) in hashes.chunks(BLOCK).enumerate() {
-            // Nothing depends on what is read here: the processor has all of it under way at once.
-            let touched = block
-                .iter()
-                .fold(0, |sum, hash| sum ^ self.entries[home_of(*hash, self.entries.len())]);
+            // Nothing depends on what is read here, and nothing is decided: the processor has all of it under way at once.
+            let mut homes = [EMPTY; BLOCK];
+            for (home, hash) in homes.iter_mut().zip(block) {
+                *home = self.entries[home_of(*hash, self.entries.len())];
+            }
+            let touched = homes.iter().zip(block).fold(0, |sum, (home, hash)| {
+                let slot = *home as u32 * u32::from(has_hash(*home, *hash));
+                sum ^ touch(slot)
+            });
             black_box(touched);
             for (row, hash) in block.iter().enumerate() {
                 let slot = self.find(*hash, |slot| equal(slot, number * BLOCK + row));

@@ -35,5 +35,5 @@ pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
 pub use index::{KeyIndex, NO_SLOT};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};
-pub use rows::{RowStore, RowView};
+pub use rows::{RowStore, RowView, room_for};
 pub use table::{Follower, Lookup, Scan, StoredRow, TableSchema, TableStatistics, UniqueKey, VersionedTable};

@@ -21,6 +21,12 @@ pub struct RowStore {
 /// Borrowed columns of a batch, to compare with stored rows or to insert from, one row at a time.
 pub struct RowView<'a>(Vec<(usize, ArrayView<'a>)>);
 
+/// How many values to have ready when `slots` are needed: few enough that those behind are soon in use. What is written takes
+/// memory, what an allocation has beyond that does not.
+pub fn room_for(slots: usize) -> usize {
+    slots + (slots / 2).clamp(15, 4096)
+}
+
 impl RowStore {
     /// An empty store.
     ///
@@ -52,8 +58,8 @@ impl RowStore {
             return slot;
         }
         if self.slots as usize == self.capacity() {
-            let capacity = (self.slots as usize * 3 / 2).max(16);
-            self.columns.iter_mut().for_each(|column| column.grow(capacity));
+            let room = room_for(self.slots as usize + 1);
+            self.columns.iter_mut().for_each(|column| column.grow(room));
         }
         self.slots += 1;
         self.slots - 1
@@ -138,10 +144,17 @@ impl RowStore {
             && let Some((stored, given)) = self.columns[*column].longs(array)
         {
             let equal = |slot: u32, number: usize| stored[slot as usize] == given[row_of(number)];
-            return index.find_all(hashes, equal, found);
+            return index.find_all(
+                hashes,
+                equal,
+                |slot| stored.get(slot as usize).map_or(0, |value| *value as u64),
+                found,
+            );
         }
         let equal = |slot: u32, number: usize| self.equals(slot, view, row_of(number));
-        index.find_all(hashes, equal, found);
+        let first = view.0.first().map(|(column, _)| &self.columns[*column]);
+        let touch = |slot| first.map_or(0, |column| column.touch(slot));
+        index.find_all(hashes, equal, touch, found);
     }
 
     /// As [`RowStore::write`], for some columns only.
@@ -203,3 +216,6 @@ impl RowView<'_> {
         self.0.iter().any(|(_, array)| array.is_null(row))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, UInt3
 use arrow::compute::kernels::cmp::not_distinct;
 use arrow::compute::{and, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use cenote_statestore::{Changes, Epoch, Error, KeyIndex, NO_SLOT, Result, RowStore, TableSchema, hash_rows};
+use cenote_statestore::{Changes, Epoch, Error, KeyIndex, NO_SLOT, Result, RowStore, TableSchema, hash_rows, room_for};
 use std::sync::Arc;
 
 /// State and logic of one aggregation on one worker.
@@ -83,7 +83,7 @@ impl AggregateKernel {
         let group = self.keys.allocate();
         self.index.insert(hash, group);
         if self.group_rows.len() <= group as usize {
-            let slots = (group as usize + 1).next_power_of_two().max(64);
+            let slots = room_for(group as usize + 1);
             self.group_rows.resize(slots, 0);
             self.accumulators
                 .iter_mut()

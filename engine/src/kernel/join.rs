@@ -29,11 +29,14 @@ use keys::{Keys, NO_KEY};
 use side::{Incoming, Outcome, Side};
 use std::sync::Arc;
 
+/// Rows that are looked for, met and joined to their side at once.
+const ROWS_PER_BLOCK: usize = 1024;
+
 /// Pairs gathered at once.
 const PAIRS_MAX: usize = 64 * 1024;
 
 /// Rows of output that wait for the end of an epoch without deletions.
-const WAITING_MAX: usize = 256 * 1024;
+const WAITING_MAX: usize = 32 * 1024;
 
 const LEFT: usize = 0;
 
@@ -122,7 +125,6 @@ impl JoinKernel {
     fn meet(&mut self, push: &Push<'_>) -> Result<Vec<i64>> {
         let (mut pairs, mut taken) = (Pairs::default(), push.found.len());
         let other = &self.sides[1 - push.input];
-        other.touch(push.found.iter().map(|key| self.keys.head(*key, 1 - push.input)));
         for (row, key) in push.found.iter().enumerate() {
             other.slots(self.keys.head(*key, 1 - push.input), &mut pairs.slots);
             pairs.rows.resize(pairs.slots.len(), row as u32);
@@ -232,13 +234,14 @@ impl JoinKernel {
         let own = own.collect::<Result<Vec<_>>>()?;
         // Both sides of a pair have one key, bit for bit.
         let own_keys = self.sides[push.input].key_columns();
-        let of_key = |column: usize| match own[own_keys[column]].data_type() == self.keys.schema().field(column).data_type() {
-            true => own[own_keys[column]].clone(),
-            false => {
-                let keys: Vec<u32> = pairs.rows.iter().map(|row| push.found[*row as usize]).collect();
-                self.keys.gather(column, &keys)
-            }
-        };
+        let of_key =
+            |column: usize| match own[own_keys[column]].data_type() == self.keys.schema().field(column).data_type() {
+                true => own[own_keys[column]].clone(),
+                false => {
+                    let keys: Vec<u32> = pairs.rows.iter().map(|row| push.found[*row as usize]).collect();
+                    self.keys.gather(column, &keys)
+                }
+            };
         let other = self.sides[1 - push.input].gather(&pairs.slots, of_key);
         let columns = if push.input == LEFT {
             [own, other].concat()
@@ -339,10 +342,54 @@ impl JoinKernel {
 }
 
 impl JoinKernel {
+    /// Takes rows of a push, few enough that what is found for all of them is still in the cache for each.
+    ///
+    /// # Returns
+    /// How many it has taken: fewer than all where their pairs are very many.
+    fn push_block(&mut self, input: usize, changes: &Changes) -> Result<usize> {
+        let columns = changes.rows().columns();
+        let keys: Vec<ArrayRef> = self.sides[input]
+            .key_columns()
+            .iter()
+            .map(|column| columns[*column].clone())
+            .collect();
+        let hashes = hash_rows(&keys, changes.len());
+        let view = RowStore::view(0..keys.len(), &keys);
+        let mut found = self.keys.find_all(&hashes, &view);
+        let is_keyed = self.keyed(&keys, &view, changes.len());
+        if let Some(is_keyed) = &is_keyed {
+            let unkeyed = found.iter_mut().zip(is_keyed).filter(|(_, is_keyed)| !**is_keyed);
+            unkeyed.for_each(|(key, _)| *key = NO_KEY);
+        }
+        let push = Push {
+            input,
+            changes,
+            keys: &keys,
+            hashes: &hashes,
+            found: &found,
+            is_keyed: is_keyed.as_deref(),
+        };
+        self.touch(&found);
+        let matches = self.meet(&push)?;
+        self.give_own(input, &changes.slice(0, matches.len()), &matches)?;
+        self.apply(&push, &matches)?;
+        Ok(matches.len())
+    }
+
     /// Which rows of a push have a key that may match; `None`: all.
     fn keyed(&self, keys: &[ArrayRef], view: &RowView<'_>, rows: usize) -> Option<Vec<bool>> {
         let may_lack = !self.null_equals_null && keys.iter().any(|key| key.null_count() > 0);
         may_lack.then(|| (0..rows).map(|row| !view.any_null(row)).collect())
+    }
+
+    /// Reads what rows of these keys will need, so that it is in the cache by then: the reads do not depend on each other.
+    fn touch(&self, keys: &[u32]) {
+        let [left, right] = &self.sides;
+        let touched = keys.iter().fold(0, |sum, key| {
+            let heads = self.keys.heads(*key);
+            sum ^ left.touch(heads[0]) ^ right.touch(heads[1])
+        });
+        std::hint::black_box(touched);
     }
 
     /// Joins rows of a push to their side's state.
@@ -354,7 +401,6 @@ impl JoinKernel {
         let side = &mut self.sides[own];
         let view = RowStore::view(0..push.keys.len(), push.keys);
         let (stored, hashes) = side.stored(push.changes.rows().columns(), push.changes.len());
-        side.touch(push.found.iter().map(|key| self.keys.head(*key, own)));
         for (row, matches) in matches.iter().enumerate() {
             if push.is_keyed.is_some_and(|is_keyed| !is_keyed[row]) {
                 continue;
@@ -389,36 +435,16 @@ impl Kernel for JoinKernel {
     }
 
     fn push_some(&mut self, input: usize, changes: &Changes, output: &mut Vec<Changes>) -> Result<usize> {
-        let columns = changes.rows().columns();
-        let keys: Vec<ArrayRef> = self.sides[input]
-            .key_columns()
-            .iter()
-            .map(|column| columns[*column].clone())
-            .collect();
-        let hashes = hash_rows(&keys, changes.len());
-        let view = RowStore::view(0..keys.len(), &keys);
-        let mut found = self.keys.find_all(&hashes, &view);
-        let is_keyed = self.keyed(&keys, &view, changes.len());
-        if let Some(is_keyed) = &is_keyed {
-            let unkeyed = found.iter_mut().zip(is_keyed).filter(|(_, is_keyed)| !**is_keyed);
-            unkeyed.for_each(|(key, _)| *key = NO_KEY);
+        let (mut from, waiting) = (0, self.waiting);
+        while from < changes.len() && self.waiting - waiting < PAIRS_MAX {
+            let rows = ROWS_PER_BLOCK.min(changes.len() - from);
+            from += self.push_block(input, &changes.slice(from, rows))?;
         }
-        let push = Push {
-            input,
-            changes,
-            keys: &keys,
-            hashes: &hashes,
-            found: &found,
-            is_keyed: is_keyed.as_deref(),
-        };
-        let matches = self.meet(&push)?;
-        self.give_own(input, &changes.slice(0, matches.len()), &matches)?;
-        self.apply(&push, &matches)?;
         if self.waiting > WAITING_MAX {
             self.waiting = 0;
             self.give_insertions(output)?;
         }
-        Ok(matches.len())
+        Ok(from)
     }
 
     fn take_errors(&mut self) -> Result<Option<Changes>> {

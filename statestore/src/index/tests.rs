@@ -58,7 +58,7 @@ fn random_insertions_replacements_and_removals_agree_with_a_map() {
 fn many_keys_are_found_as_each_of_them_is() {
     let mut index = KeyIndex::default();
     let mut found = Vec::new();
-    index.find_all(&[1, 2], |_, _| true, &mut found);
+    index.find_all(&[1, 2], |_, _| true, |_| 0, &mut found);
     assert_eq!(found, [NO_SLOT, NO_SLOT]);
     let keys: Vec<u64> = (0..1000).map(|key| key * 3).collect();
     keys.iter()
@@ -66,7 +66,12 @@ fn many_keys_are_found_as_each_of_them_is() {
         .for_each(|(key, slot)| index.insert(good(*key), slot));
     let hashes: Vec<u64> = (0..3000).map(good).collect();
     found.clear();
-    index.find_all(&hashes, |slot, row| keys[slot as usize] == row as u64, &mut found);
+    index.find_all(
+        &hashes,
+        |slot, row| keys[slot as usize] == row as u64,
+        |slot| keys[slot as usize],
+        &mut found,
+    );
     for (row, slot) in found.iter().enumerate() {
         let wanted = if row % 3 == 0 { row as u32 / 3 } else { NO_SLOT };
         assert_eq!(*slot, wanted);

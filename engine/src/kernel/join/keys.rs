@@ -6,7 +6,7 @@
 use super::lists::Head;
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use cenote_statestore::{KeyIndex, NO_SLOT, RowStore, RowView};
+use cenote_statestore::{KeyIndex, NO_SLOT, RowStore, RowView, room_for};
 
 /// Stands for the key of a row that has none, or whose key is on neither side.
 pub(super) const NO_KEY: u32 = NO_SLOT;
@@ -64,18 +64,20 @@ impl Keys {
         self.values.write_one(key, keys, row);
         self.index.insert(hash, key);
         if self.heads.len() <= key as usize {
-            let room = (key as usize + 1) * 3 / 2;
-            self.heads.resize(room.max(64), [Head::default(); 2]);
+            self.heads.resize(room_for(key as usize + 1), [Head::default(); 2]);
         }
         key
     }
 
+    /// The lists of a key's rows on the left and on the right.
+    #[inline]
+    pub(super) fn heads(&self, key: u32) -> [Head; 2] {
+        self.heads.get(key as usize).copied().unwrap_or_default()
+    }
+
     #[inline]
     pub(super) fn head(&self, key: u32, side: usize) -> Head {
-        match key {
-            NO_KEY => Head::default(),
-            key => self.heads[key as usize][side],
-        }
+        self.heads(key)[side]
     }
 
     #[inline]

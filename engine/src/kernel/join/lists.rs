@@ -115,13 +115,15 @@ impl Lists {
         &self.blocks[class].get(class, head.at())[..head.count() as usize]
     }
 
-    /// Reads a little of what [`Lists::find`] will, so that it is in the cache by then.
-    #[inline]
+    /// Reads a little of what [`Lists::find`] will, so that it is in the cache by then; decides nothing, so that many such reads
+    /// are under way at once.
+    #[inline(always)]
     pub(super) fn touch(&self, head: Head) -> u64 {
-        match head.count() {
-            2..=SMALL_MAX => self.block(head)[0],
-            _ => 0,
-        }
+        let count = head.count();
+        let is_small = count.wrapping_sub(2) < SMALL_MAX - 1;
+        let class = (count.saturating_sub(1) | 1).ilog2().min(CLASSES as u32 - 1) as usize;
+        let first = (head.at() * usize::from(is_small)) << (class + 1);
+        self.blocks[class].places.get(first).copied().unwrap_or(0)
     }
 
     /// Finds a row in a list.
@@ -282,7 +284,8 @@ impl Long {
         let last = self.places.len() - 1;
         self.index.remove(hash_of(self.places[position]), position as u32);
         if position < last {
-            self.index.replace(hash_of(self.places[last]), last as u32, position as u32);
+            self.index
+                .replace(hash_of(self.places[last]), last as u32, position as u32);
         }
         self.places.swap_remove(position);
     }

@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::lists::{Head, Lists};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
-use cenote_statestore::{Changes, Error, Result, RowStore, RowView, hash_rows};
+use cenote_statestore::{Changes, Error, Result, RowStore, RowView, hash_rows, room_for};
 use std::sync::Arc;
 
 /// Rows of one side with multiplicities.
@@ -21,11 +21,19 @@ pub(super) struct Side {
     /// Their positions in the side's schema.
     stored: Vec<usize>,
     lists: Lists,
-    /// Multiplicities; empty while every row is there once.
-    weights: Vec<i64>,
+    weights: Multiplicities,
     /// How many rows of the other side match; empty where nobody asks.
     matches: Vec<i64>,
     counts_matches: bool,
+}
+
+/// How often each row is there: most once, which one bit says.
+#[derive(Default)]
+struct Multiplicities {
+    /// Bits that are set for slots whose row is there more than once.
+    several: Vec<u64>,
+    /// Where that bit is set.
+    counts: Vec<i64>,
 }
 
 /// Where the values of a column are.
@@ -77,7 +85,12 @@ impl Side {
             .collect();
         let place = |column| match of_key(column) {
             Some(key) => Place::Key(key),
-            None => Place::Row(stored.iter().position(|stored| *stored == column).expect("not of the key")),
+            None => Place::Row(
+                stored
+                    .iter()
+                    .position(|stored| *stored == column)
+                    .expect("not of the key"),
+            ),
         };
         Side {
             schema: schema.clone(),
@@ -86,7 +99,7 @@ impl Side {
             rows: RowStore::new(Arc::new(schema.project(&stored).expect("columns of the schema"))),
             stored,
             lists: Lists::default(),
-            weights: Vec::new(),
+            weights: Multiplicities::default(),
             matches: Vec::new(),
             counts_matches,
         }
@@ -106,7 +119,7 @@ impl Side {
 
     #[inline]
     pub(super) fn weight(&self, slot: u32) -> i64 {
-        self.weights.get(slot as usize).copied().unwrap_or(1)
+        self.weights.get(slot)
     }
 
     /// Appends the slots of a key's rows.
@@ -115,10 +128,10 @@ impl Side {
         self.lists.slots(head, slots);
     }
 
-    /// Reads what the rows of a push will need, so that it is in the cache by then: reads that do not depend on each other
-    /// overlap.
-    pub(super) fn touch(&self, heads: impl Iterator<Item = Head>) {
-        std::hint::black_box(heads.fold(0, |sum, head| sum ^ self.lists.touch(head)));
+    /// Reads a little of a list, so that it is in the cache when it is used.
+    #[inline]
+    pub(super) fn touch(&self, head: Head) -> u64 {
+        self.lists.touch(head)
     }
 
     /// The columns of rows.
@@ -192,31 +205,20 @@ impl Side {
             }
             left if left < 0 => Err(missing()),
             left => {
-                self.set_weight(slot, left);
+                self.weights.set(slot, left);
                 Ok(Outcome::Kept)
             }
         }
     }
 
     #[inline]
-    fn set_weight(&mut self, slot: u32, weight: i64) {
-        if self.weights.len() <= slot as usize {
-            if weight == 1 {
-                return;
-            }
-            self.weights.resize(room_for(slot), 1);
-        }
-        self.weights[slot as usize] = weight;
-    }
-
-    #[inline]
     fn insert(&mut self, view: &RowView<'_>, incoming: &Incoming) -> u32 {
         let slot = self.rows.allocate();
         self.rows.write_one(slot, view, incoming.row);
-        self.set_weight(slot, incoming.weight);
+        self.weights.set(slot, incoming.weight);
         if self.counts_matches {
             if self.matches.len() <= slot as usize {
-                self.matches.resize(room_for(slot), 0);
+                self.matches.resize(room_for(slot as usize + 1), 0);
             }
             self.matches[slot as usize] = incoming.matches;
         }
@@ -239,15 +241,46 @@ impl Side {
 
     /// Rows, and bytes that they take without their keys.
     pub(super) fn size(&self) -> (u64, u64) {
-        let counts = (self.weights.capacity() + self.matches.capacity()) * 8;
+        let counts = self.weights.memory_bytes() + self.matches.capacity() * 8;
         let bytes = self.rows.memory_bytes() + self.lists.memory_bytes() + counts;
         (self.rows.live() as u64, bytes as u64)
     }
 }
 
-/// How many counts to make room for when one for `slot` is needed.
-fn room_for(slot: u32) -> usize {
-    ((slot as usize + 1) * 3 / 2).max(64)
+impl Multiplicities {
+    #[inline]
+    fn get(&self, slot: u32) -> i64 {
+        match self.is_several(slot) {
+            true => self.counts[slot as usize],
+            false => 1,
+        }
+    }
+
+    #[inline]
+    fn is_several(&self, slot: u32) -> bool {
+        let word = self.several.get(slot as usize / 64);
+        word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    #[inline]
+    fn set(&mut self, slot: u32, count: i64) {
+        if count == 1 && !self.is_several(slot) {
+            return;
+        }
+        let (index, word) = (slot as usize, slot as usize / 64);
+        if self.several.len() <= word {
+            self.several.resize(word + 1, 0);
+        }
+        if self.counts.len() <= index {
+            self.counts.resize(room_for(index + 1), 1);
+        }
+        self.several[word] = self.several[word] & !(1 << (slot % 64)) | u64::from(count != 1) << (slot % 64);
+        self.counts[index] = count;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        (self.several.capacity() + self.counts.capacity()) * 8
+    }
 }
 
 fn missing() -> Error {
