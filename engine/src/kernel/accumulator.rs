@@ -5,6 +5,9 @@
 //! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes and elements come from the multiset of
 //! values. Variances are read from exact sums of squares ([`SpreadState`]).
 
+mod counts;
+mod wide;
+
 use super::spread::SpreadState;
 use super::values::{Value, ValueCounts, array_of, values_of};
 use crate::elements::ElementOrder;
@@ -18,20 +21,21 @@ use arrow::datatypes::{
     UInt64Type, i256,
 };
 use cenote_statestore::{Error, ErrorKind, ExactFloatSum, Result, Weights};
-use std::collections::BTreeMap;
+use counts::Counts;
 use std::sync::Arc;
+use wide::WideSums;
 
 #[derive(Debug)]
 enum State {
-    Count(Vec<i64>),
+    Count(Counts),
     Exact {
         sums: WideSums,
-        counts: Vec<i64>,
+        counts: Counts,
         scale: i8,
     },
     Float {
         sums: Vec<ExactFloatSum>,
-        counts: Vec<i64>,
+        counts: Counts,
     },
     Extreme {
         greatest: bool,
@@ -39,57 +43,6 @@ enum State {
     Spread(SpreadState),
     /// The elements are all.
     Elements,
-}
-
-/// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
-#[derive(Debug, Default)]
-struct WideSums {
-    low: Vec<i128>,
-    /// By group, multiples of 2^128 to add to `low`; never zero.
-    carries: BTreeMap<u32, i64>,
-}
-
-impl WideSums {
-    /// Adds a value of at most 64 bits, whose product with the weight fits.
-    #[inline(always)]
-    fn add_long(&mut self, group: u32, value: i128, weight: i64) {
-        let sum = &mut self.low[group as usize];
-        match sum.checked_add(value * weight as i128) {
-            Some(total) => *sum = total,
-            None => self.add_beyond(group, value, weight),
-        }
-    }
-
-    #[inline(always)]
-    fn add_decimal(&mut self, group: u32, value: i128, weight: i64) {
-        let sum = &mut self.low[group as usize];
-        match value
-            .checked_mul(weight as i128)
-            .and_then(|product| sum.checked_add(product))
-        {
-            Some(total) => *sum = total,
-            None => self.add_beyond(group, value, weight),
-        }
-    }
-
-    #[cold]
-    fn add_beyond(&mut self, group: u32, value: i128, weight: i64) {
-        let product = i256::from_i128(value).wrapping_mul(i256::from_i128(weight as i128));
-        let (low, high) = i256::from_i128(self.low[group as usize])
-            .wrapping_add(product)
-            .to_parts();
-        let low = low as i128;
-        self.low[group as usize] = low;
-        let carry = self.carries.entry(group).or_insert(0);
-        *carry += (high - (low >> 127)) as i64;
-        if *carry == 0 {
-            self.carries.remove(&group);
-        }
-    }
-
-    fn get(&self, group: u32) -> Option<i128> {
-        (!self.carries.contains_key(&group)).then(|| self.low[group as usize])
-    }
 }
 
 /// One aggregate's state.
@@ -108,9 +61,18 @@ pub(super) struct Rows<'a> {
     groups: &'a [u32],
     weights: &'a Weights,
     filter: Option<&'a BooleanArray>,
+    /// Whether these are all rows of the push, but for the filter.
+    is_whole: bool,
+    /// How many rows each group had before the push.
+    group_rows: &'a [i64],
 }
 
 impl Rows<'_> {
+    /// Whether every row of the push counts for an aggregate of `argument`.
+    fn count_all(&self, argument: Option<&ArrayRef>) -> bool {
+        self.is_whole && self.filter.is_none() && argument.is_none_or(|argument| argument.null_count() == 0)
+    }
+
     /// Calls `add(row, group, weight)` for each row whose filter is true.
     #[inline(always)]
     fn each(&self, mut add: impl FnMut(usize, u32, i64)) {
@@ -170,14 +132,14 @@ impl Accumulator {
     /// Makes room for group slots below `slots`.
     pub(super) fn grow(&mut self, slots: usize) {
         match &mut self.state {
-            State::Count(counts) => grow(counts, slots),
+            State::Count(counts) => counts.grow(slots),
             State::Exact { sums, counts, .. } => {
-                grow(&mut sums.low, slots);
-                grow(counts, slots);
+                sums.grow(slots);
+                counts.grow(slots);
             }
             State::Float { sums, counts } => {
                 grow(sums, slots);
-                grow(counts, slots);
+                counts.grow(slots);
             }
             State::Spread(spread) => spread.grow(slots),
             State::Extreme { .. } | State::Elements => {}
@@ -185,12 +147,23 @@ impl Accumulator {
     }
 
     /// Adds the rows of a push.
-    pub(super) fn update(&mut self, groups: &[u32], weights: &Weights, columns: &[ArrayRef]) -> Result<()> {
+    ///
+    /// # Arguments
+    /// - `group_rows`: how many rows each group has, without the push.
+    pub(super) fn update(
+        &mut self,
+        groups: &[u32],
+        weights: &Weights,
+        columns: &[ArrayRef],
+        group_rows: &[i64],
+    ) -> Result<()> {
         let filter = self.call.filter.map(|column| columns[column].as_boolean());
         let rows = Rows {
             groups,
             weights,
             filter,
+            is_whole: true,
+            group_rows,
         };
         if let (Some(order), Some(elements)) = (&self.order, &self.call.elements) {
             let given: Vec<ArrayRef> = elements
@@ -204,7 +177,9 @@ impl Accumulator {
                 .as_mut()
                 .ok_or_else(|| Error::bug("elements are not kept"))?;
             let changes = keep_elements(values, order, &rows, &given, skips_null.then_some(elements.value))?;
-            if let State::Count(counts) = &mut self.state {
+            if let State::Count(counts) = &mut self.state
+                && let Some(counts) = counts.to_add(false, group_rows)
+            {
                 changes
                     .into_iter()
                     .for_each(|(group, change)| counts[group as usize] += change);
@@ -239,6 +214,8 @@ impl Accumulator {
                 groups: &groups,
                 weights: &Weights::Each(weights),
                 filter: None,
+                is_whole: false,
+                group_rows,
             };
             add_rows(&mut self.state, &rows, Some(&argument))?;
         }
@@ -246,14 +223,15 @@ impl Accumulator {
     }
 
     /// The results of the groups, in order.
-    pub(super) fn result(&self, groups: &[u32]) -> Result<ArrayRef> {
+    ///
+    /// # Arguments
+    /// - `group_rows`: how many rows each group has.
+    pub(super) fn result(&self, groups: &[u32], group_rows: &[i64]) -> Result<ArrayRef> {
         match &self.state {
-            State::Count(counts) => Ok(Arc::new(
-                groups.iter().map(|g| counts[*g as usize]).collect::<Int64Array>(),
-            )),
+            State::Count(counts) => Ok(longs(groups, counts.get(group_rows))),
             State::Extreme { .. } => self.extremes(groups),
-            State::Float { sums, counts } => self.float_results(groups, sums, counts),
-            State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts, *scale),
+            State::Float { sums, counts } => self.float_results(groups, sums, counts.get(group_rows)),
+            State::Exact { sums, counts, scale } => self.exact_results(groups, sums, counts.get(group_rows), *scale),
             State::Spread(spread) => spread.results(groups, &self.call),
             State::Elements => self.elements(groups),
         }
@@ -367,24 +345,19 @@ impl Accumulator {
     }
 
     /// Columns of the state table, as [`crate::plan::Node::state_tables`] declares them.
-    pub(super) fn state_columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
-        let longs = |values: &[i64]| -> ArrayRef {
-            Arc::new(
-                groups
-                    .iter()
-                    .map(|group| values[*group as usize])
-                    .collect::<Int64Array>(),
-            )
-        };
+    ///
+    /// # Arguments
+    /// - `group_rows`: how many rows each group has.
+    pub(super) fn state_columns(&self, groups: &[u32], group_rows: &[i64]) -> Result<Vec<ArrayRef>> {
         Ok(match &self.state {
-            State::Count(_) | State::Extreme { .. } => vec![self.result(groups)?],
+            State::Count(_) | State::Extreme { .. } => vec![self.result(groups, group_rows)?],
             State::Spread(spread) => spread.columns(groups),
             State::Elements => Vec::new(),
             State::Exact { sums, counts, scale } => {
                 // A sum that is beyond what the column holds is NULL there.
                 let sums: Decimal128Array = groups.iter().map(|group| sums.get(*group)).collect();
                 let sums = sums.with_precision_and_scale(38, *scale)?;
-                vec![Arc::new(sums), longs(counts)]
+                vec![Arc::new(sums), longs(groups, counts.get(group_rows))]
             }
             State::Float { sums, counts } => {
                 let rounded: Float64Array = groups.iter().map(|group| sums[*group as usize].value()).collect();
@@ -394,7 +367,8 @@ impl Accumulator {
                     sums[*group as usize].to_bytes(&mut bytes);
                     exact.append_value(&bytes);
                 }
-                vec![Arc::new(rounded), Arc::new(exact.finish()), longs(counts)]
+                let counts = longs(groups, counts.get(group_rows));
+                vec![Arc::new(rounded), Arc::new(exact.finish()), counts]
             }
         })
     }
@@ -437,10 +411,10 @@ impl Accumulator {
     /// Bytes of the columns by group.
     pub(super) fn memory_bytes(&self) -> usize {
         match &self.state {
-            State::Count(counts) => counts.capacity() * 8,
-            State::Exact { sums, counts, .. } => sums.low.capacity() * 16 + counts.capacity() * 8,
+            State::Count(counts) => counts.memory_bytes(),
+            State::Exact { sums, counts, .. } => sums.memory_bytes() + counts.memory_bytes(),
             State::Float { sums, counts } => {
-                sums.capacity() * std::mem::size_of::<ExactFloatSum>() + counts.capacity() * 8
+                sums.capacity() * std::mem::size_of::<ExactFloatSum>() + counts.memory_bytes()
             }
             State::Spread(spread) => spread.memory_bytes(),
             State::Extreme { .. } | State::Elements => 0,
@@ -453,18 +427,22 @@ fn state_of(call: &AggregateCall, argument: Option<&DataType>) -> State {
     if let Some(spread) = call.function.spread() {
         return State::Spread(SpreadState::new(call.function, spread, argument));
     }
+    let counts = match call.keeps_values() || call.filter.is_some() {
+        true => Counts::of_some(),
+        false => Counts::default(),
+    };
     match (call.function, argument) {
-        (Count, _) => State::Count(Vec::new()),
+        (Count, _) => State::Count(counts),
         (ArrayAgg | StringAgg, _) => State::Elements,
         (Min, _) => State::Extreme { greatest: false },
         (Max, _) => State::Extreme { greatest: true },
         (_, Some(DataType::Float32 | DataType::Float64)) => State::Float {
             sums: Vec::new(),
-            counts: Vec::new(),
+            counts,
         },
         (_, argument) => State::Exact {
             sums: WideSums::default(),
-            counts: Vec::new(),
+            counts,
             scale: match argument {
                 Some(DataType::Decimal128(_, scale)) => *scale,
                 _ => 0,
@@ -523,13 +501,13 @@ pub(super) fn grow<T: Default + Clone>(values: &mut Vec<T>, slots: usize) {
 
 fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> Result<()> {
     match (state, argument) {
-        (State::Count(counts), None) => rows.each(|_, group, weight| counts[group as usize] += weight),
-        (State::Count(counts), Some(argument)) => {
-            rows.each_valid(argument.as_ref(), |_, group, weight| counts[group as usize] += weight);
-        }
+        (State::Count(counts), argument) => add_counts(counts, rows, argument),
         (State::Extreme { .. } | State::Elements, _) => {}
         (State::Spread(spread), Some(argument)) => return spread.add_rows(rows, argument),
-        (State::Exact { sums, counts, .. }, Some(argument)) => return add_exact(sums, counts, rows, argument),
+        (State::Exact { sums, counts, .. }, Some(argument)) => {
+            add_exact(sums, rows, argument)?;
+            add_counts(counts, rows, Some(argument));
+        }
         (State::Float { sums, counts }, Some(argument)) => {
             let floats = match argument.data_type() {
                 DataType::Float64 => argument.as_primitive::<Float64Type>().clone(),
@@ -537,22 +515,33 @@ fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> 
             };
             rows.each_valid(&floats, |row, group, weight| {
                 sums[group as usize].add(floats.value(row), weight);
-                counts[group as usize] += weight;
             });
+            add_counts(counts, rows, Some(argument));
         }
         (_, None) => return Err(Error::bug("an aggregate of values has no argument")),
     }
     Ok(())
 }
 
-fn add_exact(sums: &mut WideSums, counts: &mut [i64], rows: &Rows<'_>, argument: &ArrayRef) -> Result<()> {
+/// Counts the rows whose argument is not NULL.
+fn add_counts(counts: &mut Counts, rows: &Rows<'_>, argument: Option<&ArrayRef>) {
+    let Some(counts) = counts.to_add(rows.count_all(argument), rows.group_rows) else {
+        return;
+    };
+    let add = |_, group: u32, weight| counts[group as usize] += weight;
+    match argument {
+        Some(argument) => rows.each_valid(argument.as_ref(), add),
+        None => rows.each(add),
+    }
+}
+
+fn add_exact(sums: &mut WideSums, rows: &Rows<'_>, argument: &ArrayRef) -> Result<()> {
     macro_rules! add {
         ($kind:ty, $add:ident) => {{
             let array = argument.as_primitive::<$kind>();
             let values = array.values();
             rows.each_valid(array, |row, group, weight| {
-                sums.$add(group, values[row] as i128, weight);
-                counts[group as usize] += weight;
+                sums.$add(group, values[row] as i128, weight)
             });
         }};
     }
@@ -567,6 +556,12 @@ fn add_exact(sums: &mut WideSums, counts: &mut [i64], rows: &Rows<'_>, argument:
     Ok(())
 }
 
+/// Values of groups.
+fn longs(groups: &[u32], values: &[i64]) -> ArrayRef {
+    let of_groups = groups.iter().map(|group| values[*group as usize]);
+    Arc::new(of_groups.collect::<Int64Array>())
+}
+
 pub(super) fn out_of_range(function: AggregateFunction) -> Error {
     Error::new(
         ErrorKind::Invalid,
@@ -579,9 +574,8 @@ pub(super) fn out_of_range(function: AggregateFunction) -> Error {
 /// Sums as they are kept, if all of them are in the range of the result.
 fn plain_sums(groups: &[u32], sums: &WideSums, counts: &[i64], precision: u8) -> Option<Decimal128Array> {
     let largest = 10i128.pow(precision as u32) - 1;
-    let values: Vec<i128> = groups.iter().map(|group| sums.low[*group as usize]).collect();
-    let are_in_range = values.iter().all(|value| (-largest..=largest).contains(value));
-    if !are_in_range || !sums.carries.is_empty() {
+    let values = sums.all(groups)?;
+    if !values.iter().all(|value| (-largest..=largest).contains(value)) {
         return None;
     }
     let has_values = BooleanBuffer::collect_bool(groups.len(), |row| counts[groups[row] as usize] != 0);

@@ -153,12 +153,12 @@ impl AggregateKernel {
         let fields = self.schema.fields()[..all.len()].to_vec();
         let columns = self.keys.gather(&all, groups);
         let keys = Changes::batch(Arc::new(Schema::new(fields)), columns, groups.len())?;
-        let (schema, accumulators) = (&self.schema, &self.accumulators);
+        let (schema, accumulators, group_rows) = (&self.schema, &self.accumulators, &self.group_rows);
         let computed = |first: usize, keys: &RecordBatch| -> Result<RecordBatch> {
             let groups = &groups[first..first + keys.num_rows()];
             let mut columns = keys.columns().to_vec();
             for accumulator in accumulators {
-                columns.push(accumulator.result(groups)?);
+                columns.push(accumulator.result(groups, group_rows)?);
             }
             Changes::batch(schema.clone(), columns, groups.len())
         };
@@ -256,7 +256,7 @@ impl AggregateKernel {
                 .collect::<Int64Array>(),
         ));
         for accumulator in &self.accumulators {
-            columns.extend(accumulator.state_columns(groups)?);
+            columns.extend(accumulator.state_columns(groups, &self.group_rows)?);
         }
         Changes::batch(self.tables[0].columns.clone(), columns, groups.len())
     }
@@ -302,11 +302,11 @@ impl Kernel for AggregateKernel {
     fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
         let groups = self.groups_of(changes);
         self.set_aside(&groups)?;
-        self.count_rows(&groups, changes)?;
+        let (weights, columns) = (changes.weights(), changes.rows().columns());
         for accumulator in &mut self.accumulators {
-            accumulator.update(&groups, changes.weights(), changes.rows().columns())?;
+            accumulator.update(&groups, weights, columns, &self.group_rows)?;
         }
-        Ok(())
+        self.count_rows(&groups, changes)
     }
 
     fn take_errors(&mut self) -> Result<Option<Changes>> {

@@ -1,0 +1,71 @@
+//! Exact sums by group, wider than any value that goes in.
+
+use arrow::datatypes::i256;
+use std::collections::BTreeMap;
+
+/// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
+#[derive(Debug, Default)]
+pub(super) struct WideSums {
+    low: Vec<i128>,
+    /// By group, multiples of 2^128 to add to `low`; never zero.
+    carries: BTreeMap<u32, i64>,
+}
+
+impl WideSums {
+    /// Adds a value of at most 64 bits, whose product with the weight fits.
+    #[inline(always)]
+    pub(super) fn add_long(&mut self, group: u32, value: i128, weight: i64) {
+        let sum = &mut self.low[group as usize];
+        match sum.checked_add(value * weight as i128) {
+            Some(total) => *sum = total,
+            None => self.add_beyond(group, value, weight),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn add_decimal(&mut self, group: u32, value: i128, weight: i64) {
+        let sum = &mut self.low[group as usize];
+        match value
+            .checked_mul(weight as i128)
+            .and_then(|product| sum.checked_add(product))
+        {
+            Some(total) => *sum = total,
+            None => self.add_beyond(group, value, weight),
+        }
+    }
+
+    #[cold]
+    fn add_beyond(&mut self, group: u32, value: i128, weight: i64) {
+        let product = i256::from_i128(value).wrapping_mul(i256::from_i128(weight as i128));
+        let (low, high) = i256::from_i128(self.low[group as usize])
+            .wrapping_add(product)
+            .to_parts();
+        let low = low as i128;
+        self.low[group as usize] = low;
+        let carry = self.carries.entry(group).or_insert(0);
+        *carry += (high - (low >> 127)) as i64;
+        if *carry == 0 {
+            self.carries.remove(&group);
+        }
+    }
+
+    /// The sum of a group; `None` where it is beyond 128 bits.
+    #[inline]
+    pub(super) fn get(&self, group: u32) -> Option<i128> {
+        (!self.carries.contains_key(&group)).then(|| self.low[group as usize])
+    }
+
+    /// The sums of groups, if each fits.
+    pub(super) fn all(&self, groups: &[u32]) -> Option<Vec<i128>> {
+        let low = || groups.iter().map(|group| self.low[*group as usize]).collect();
+        self.carries.is_empty().then(low)
+    }
+
+    pub(super) fn grow(&mut self, slots: usize) {
+        super::grow(&mut self.low, slots);
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.low.capacity() * 16
+    }
+}
