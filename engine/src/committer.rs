@@ -9,121 +9,45 @@
 //!    else asks for its end: any other commit, a read of state, its own size, the end of the engine.
 //! 5. Epochs of sources grow with what has queued up: a batch is an epoch of its own while the views keep up, and waits for
 //!    others of its source while they are behind.
-//! 6. At most [`ROWS_IN_FLIGHT_MAX`] rows and [`EPOCHS_IN_FLIGHT_MAX`] epochs are ahead of the slowest view. An open epoch may have
-//!    more rows, as views take them on the way: it ends at [`OPEN_BYTES_MAX`] or [`OPEN_ROWS_MAX`].
+//! 6. What is ahead of the slowest view is bounded in rows and epochs (`flight`). An open epoch may have more rows, as views take them
+//!    on the way; it has a bound of its own (`open`).
 //!
 //! # Not here
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
 
+mod commit;
+mod flight;
+mod held;
 mod keys;
+mod open;
+mod routes;
 mod tables;
 
-use crate::meters::ViewMeters;
-use crate::plan::{CollectionId, ViewPlan};
+use crate::plan::CollectionId;
 use crate::progress::Progress;
-use crate::replay::ReplayInput;
-use crate::status::ViewStatus;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
 use arrow::array::RecordBatch;
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
+pub use commit::{Commit, NewView, OnConflict, Sealing, TableWrite};
 use crossbeam_channel::{Receiver, Sender};
+pub(crate) use flight::InFlight;
+pub(crate) use held::Held;
 pub use keys::{RowKey, row_keys};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub(crate) use open::OpenEpoch;
+pub(crate) use routes::Routes;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub(crate) use tables::Tables;
 pub use tables::{ROW_ID, is_row_numbered, visible_columns};
 use tokio::sync::{mpsc, oneshot};
 
-/// Rows handed to the workers that not every view has finished.
-const ROWS_IN_FLIGHT_MAX: usize = 8 << 20;
-
-/// Rows and bytes of an epoch that is left open: what views keep until its end is bounded by them.
-const OPEN_ROWS_MAX: usize = 64 << 20;
-const OPEN_BYTES_MAX: usize = 512 << 20;
-
-/// Epochs handed to the workers that not every view has finished.
-const EPOCHS_IN_FLIGHT_MAX: u64 = 16 * 1024;
-
-/// Epochs of sources that the views may be behind with before batches wait, to be of one epoch when their turn comes:
-/// one to work on, and one to go on with.
-const SOURCE_EPOCHS_MAX: usize = 2;
-
 /// Requests taken into one group, which shares an fsync.
 const GROUP_MAX: usize = 1024;
 
 /// Rows of one chunk when a batch is dealt out to several workers.
 const ROWS_PER_DEAL: usize = 16 * 1024;
-
-/// What to do with an inserted row whose key is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnConflict {
-    /// Refuse the commit, SQLSTATE 23505.
-    Refuse,
-    /// Refuse the commit, SQLSTATE 40001: whoever sent it had seen no such row, and decides anew.
-    Retry,
-    /// Keep the row that is there; `Retry` where it is another key than the primary one.
-    Ignore,
-    /// Put the new row in its place.
-    Replace,
-}
-
-/// Changes to one table in a commit.
-#[derive(Clone, Debug)]
-pub struct TableWrite {
-    /// The table.
-    pub table: CollectionId,
-    /// Rows to delete, all stored columns, as they were read.
-    pub deletes: Vec<RecordBatch>,
-    /// Rows to insert: the table's columns, with or without its hidden row number.
-    pub inserts: Vec<RecordBatch>,
-    /// What to do where a key is there already.
-    pub on_conflict: OnConflict,
-    /// Delete everything first, whatever it is then.
-    pub truncate: bool,
-}
-
-/// One atomic change of the database.
-#[derive(Debug, Default)]
-pub struct Commit {
-    /// Changes to tables, one entry per table.
-    pub writes: Vec<TableWrite>,
-    /// Changes of sources without a table: passed to the views that read them, kept nowhere.
-    pub passing: Vec<(CollectionId, RecordBatch)>,
-    /// The epoch that deleted rows were read at; a row changed since then refuses the commit.
-    pub read_at: Epoch,
-    /// A catalog change to log with it.
-    pub ddl: Option<Vec<u8>>,
-    /// Tables to add before the writes.
-    pub create_tables: Vec<(CollectionId, Arc<VersionedTable>)>,
-    /// A view to start, reading its inputs as of the epoch before.
-    pub create_view: Option<NewView>,
-    /// Views, then tables, to drop.
-    pub drops: Vec<CollectionId>,
-}
-
-/// A view to start.
-#[derive(Debug)]
-pub struct NewView {
-    /// Its collection.
-    pub id: CollectionId,
-    /// Its plan.
-    pub plan: ViewPlan,
-    /// Where its state is told.
-    pub status: Arc<ViewStatus>,
-    /// Where its work is counted.
-    pub meters: Arc<ViewMeters>,
-    /// Where its contents go.
-    pub table: Arc<VersionedTable>,
-    /// Where the errors of its rows go, if it can have any ([`ViewPlan::errors_table`]); with `None` they fail the view.
-    pub errors: Option<Arc<VersionedTable>>,
-    /// Whether its changes are followed: by views that read it, or through the history of its table. If not, rows are
-    /// applied before the end of an epoch of very many.
-    pub is_followed: bool,
-    /// What its sources passed on before, for those that keep no rows and run already.
-    pub replays: BTreeMap<CollectionId, ReplayInput>,
-}
 
 pub(crate) enum Request {
     Commit {
@@ -155,16 +79,6 @@ pub(crate) struct PeekRequest {
     pub(crate) answers: mpsc::UnboundedSender<Result<Vec<RecordBatch>>>,
 }
 
-/// When the rows of a source's batch are sealed, so that they can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sealing {
-    /// In an epoch of their own, or with others of their source if views are behind.
-    AtOnce,
-    /// With the next commit that is not of this kind, or when they are very many: for rows that pass to the views, and whose
-    /// way nobody watches. Only without a log.
-    WithNext,
-}
-
 /// A place in a source's queue; dropped when its batch is committed or refused.
 #[derive(Debug)]
 pub(crate) struct SourcePermit {
@@ -191,12 +105,10 @@ pub(crate) struct Committer {
     pub(crate) requests: Receiver<Request>,
     /// Has a token after the visible epoch has moved.
     pub(crate) visible_moved: Receiver<()>,
-    /// Batches of sources that wait for views to catch up.
-    pub(crate) held: VecDeque<Request>,
-    /// Epochs of sources that are not visible yet.
-    pub(crate) source_epochs: VecDeque<Epoch>,
+    pub(crate) held: Held,
     pub(crate) tables: Tables,
     pub(crate) views: BTreeMap<CollectionId, Arc<VersionedTable>>,
+    pub(crate) routes: Routes,
     pub(crate) workers: Vec<WorkerPort>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) retention: Arc<Retention>,
@@ -206,18 +118,9 @@ pub(crate) struct Committer {
     pub(crate) epoch: Epoch,
     /// What the open epoch has touched so far.
     pub(crate) open: Option<OpenEpoch>,
-    pub(crate) in_flight: VecDeque<(Epoch, usize)>,
-    pub(crate) rows_in_flight: usize,
+    pub(crate) in_flight: InFlight,
     pub(crate) times: VecDeque<(Epoch, Instant)>,
     pub(crate) next_worker: usize,
-}
-
-/// What an epoch that has no end yet has taken so far.
-#[derive(Debug, Default)]
-pub(crate) struct OpenEpoch {
-    touched: BTreeSet<CollectionId>,
-    rows: usize,
-    bytes: usize,
 }
 
 /// A checked commit that waits for its group to be on disk.
@@ -229,6 +132,23 @@ struct Prepared {
     reply: Option<oneshot::Sender<Result<Epoch>>>,
 }
 
+/// What goes with the rows of a batch.
+struct Dealing {
+    /// Kept until the rows are taken by the views.
+    permit: Option<Arc<SourcePermit>>,
+    /// Views that the rows do not matter to.
+    unmoved: Arc<[CollectionId]>,
+}
+
+impl Dealing {
+    fn sealed(unmoved: &Arc<[CollectionId]>) -> Dealing {
+        Dealing {
+            permit: None,
+            unmoved: unmoved.clone(),
+        }
+    }
+}
+
 impl Committer {
     pub(crate) fn run(mut self) {
         while let Some(group) = self.next_group() {
@@ -236,7 +156,7 @@ impl Committer {
                 break;
             }
             self.workers.iter().for_each(WorkerPort::wake);
-            self.wait_for_room();
+            self.in_flight.wait_for_room(&self.progress);
         }
         self.seal_open();
         for worker in &self.workers {
@@ -254,7 +174,7 @@ impl Committer {
     /// `None`: nobody is left who could ask.
     fn next_group(&mut self) -> Option<Vec<Request>> {
         let mut group = Vec::new();
-        if self.held.is_empty() {
+        if self.held.len() == 0 {
             self.put(self.requests.recv().ok()?, &mut group);
         } else {
             crossbeam_channel::select! {
@@ -267,18 +187,12 @@ impl Committer {
         {
             self.put(next, &mut group);
         }
-        let visible = self.progress.visible();
-        while self.source_epochs.front().is_some_and(|epoch| *epoch <= visible) {
-            self.source_epochs.pop_front();
-        }
         let flushes = group.iter().any(|request| match request {
             Request::Flush | Request::Shutdown => true,
             Request::Commit { commit, .. } => commit.is_barrier(),
             _ => false,
         });
-        if flushes || self.source_epochs.len() < SOURCE_EPOCHS_MAX {
-            group.splice(..0, merge_sources(self.held.drain(..)));
-        }
+        group.splice(..0, self.held.due(self.progress.visible(), flushes));
         Some(group)
     }
 
@@ -288,7 +202,7 @@ impl Committer {
             Request::Source {
                 sealing: Sealing::AtOnce,
                 ..
-            } => self.held.push_back(request),
+            } => self.held.push(request),
             _ => group.push(request),
         }
     }
@@ -323,7 +237,7 @@ impl Committer {
                 }
                 Request::Source { commit, permit, .. } => match self.prepare(commit) {
                     Ok(done) => {
-                        self.source_epochs.push_back(done.epoch);
+                        self.held.committed(done.epoch);
                         prepared.push(done);
                         permits.push(permit);
                     }
@@ -375,6 +289,7 @@ impl Committer {
             .map(|view| self.create_view(view, epoch).unwrap_or_else(|error| abort(&error)));
         for id in &commit.drops {
             self.views.remove(id);
+            self.routes.remove(*id);
             self.tables.remove(*id);
         }
         self.epoch = epoch;
@@ -406,12 +321,12 @@ impl Committer {
             .unwrap_or_else(|error| abort(&error));
         let passing = commit.passing.into_iter();
         changes.extend(passing.map(|(id, rows)| (id, Changes::insertions(rows))));
-        let permit = Arc::new(permit);
+        let dealing = Dealing {
+            permit: Some(Arc::new(permit)),
+            unmoved: Arc::default(),
+        };
         for (collection, changes) in changes {
-            let open = self.open.get_or_insert_default();
-            open.rows += changes.len();
-            open.bytes += changes.memory_bytes();
-            if open.touched.insert(collection) {
+            if self.open.get_or_insert_default().add(collection, &changes) {
                 self.workers.iter().for_each(|worker| {
                     worker.send(Command::Open {
                         epoch: self.epoch,
@@ -419,19 +334,17 @@ impl Committer {
                     });
                 });
             }
-            self.deal(self.epoch, collection, changes, Some(&permit));
+            self.deal(self.epoch, collection, changes, &dealing);
         }
-        let open = self.open.get_or_insert_default();
-        if open.rows >= OPEN_ROWS_MAX || open.bytes >= OPEN_BYTES_MAX {
+        if self.open.as_ref().is_some_and(OpenEpoch::is_full) {
             self.seal_open();
         }
     }
 
     /// Seals the open epoch, if there is one.
     fn seal_open(&mut self) {
-        if let Some(OpenEpoch { touched, rows, .. }) = self.open.take() {
-            let touched = touched.into_iter().collect();
-            self.seal(self.epoch, rows, &touched);
+        if let Some(open) = self.open.take() {
+            self.seal(self.epoch, open.rows(), &open.touched(), &Arc::default());
         }
     }
 
@@ -442,31 +355,21 @@ impl Committer {
                 continue;
             };
             let pin = self.retention.pin(epoch.previous())?;
-            if let Some(table) = self.views.get(collection) {
+            let view = self.views.get(collection).cloned();
+            let is_view = view.is_some();
+            if let Some(table) = view.or_else(|| self.tables.get(*collection)) {
                 let projection = (0..schema.fields().len()).collect();
-                snapshots.insert(
-                    *collection,
-                    InputSnapshot {
-                        table: table.clone(),
-                        pin,
-                        projection,
-                        is_view: true,
-                    },
-                );
-            } else if let Some(table) = self.tables.get(*collection) {
-                let projection = (0..schema.fields().len()).collect();
-                snapshots.insert(
-                    *collection,
-                    InputSnapshot {
-                        table,
-                        pin,
-                        projection,
-                        is_view: false,
-                    },
-                );
+                let snapshot = InputSnapshot {
+                    table,
+                    pin,
+                    projection,
+                    is_view,
+                };
+                snapshots.insert(*collection, snapshot);
             }
         }
         self.views.insert(view.id, view.table.clone());
+        self.routes.add(view.id, &view.plan, &view.meters);
         let NewView {
             id,
             plan,
@@ -532,36 +435,37 @@ impl Committer {
                 .iter()
                 .for_each(|worker| worker.send(Command::CreateView(view.clone())));
         }
+        let unmoved = self.routes.unmoved(&changes);
         for (collection, changes) in changes {
-            self.deal(epoch, collection, changes, None);
+            self.deal(epoch, collection, changes, &Dealing::sealed(&unmoved));
         }
         for worker in &self.workers {
             drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
         }
-        self.seal(epoch, rows, &touched);
+        self.seal(epoch, rows, &touched, &unmoved);
         if let Some(reply) = reply {
             let _ = reply.send(Ok(epoch));
         }
     }
 
     /// Tells the workers that an epoch has all its rows.
-    fn seal(&mut self, epoch: Epoch, rows: usize, touched: &Arc<[CollectionId]>) {
+    ///
+    /// # Arguments
+    /// - `touched`: collections with changes in it. `unmoved`: their readers that those do not matter to.
+    fn seal(&mut self, epoch: Epoch, rows: usize, touched: &Arc<[CollectionId]>, unmoved: &Arc<[CollectionId]>) {
         for worker in &self.workers {
             worker.send(Command::Seal {
                 epoch,
                 touched: touched.clone(),
+                unmoved: unmoved.clone(),
             });
         }
-        self.in_flight.push_back((epoch, rows));
-        self.rows_in_flight += rows;
+        self.in_flight.push(epoch, rows);
         self.times.push_back((epoch, Instant::now()));
     }
 
     /// Deals rows out to the workers: small batches whole, large ones in slices.
-    ///
-    /// # Arguments
-    /// - `permit`: kept until the rows are taken by the views.
-    fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes, permit: Option<&Arc<SourcePermit>>) {
+    fn deal(&mut self, epoch: Epoch, collection: CollectionId, changes: Changes, dealing: &Dealing) {
         let chunk = if self.workers.len() == 1 {
             changes.len().max(1)
         } else {
@@ -574,7 +478,8 @@ impl Committer {
                 epoch,
                 collection,
                 changes: part,
-                permit: permit.cloned(),
+                permit: dealing.permit.clone(),
+                unmoved: dealing.unmoved.clone(),
             });
         }
     }
@@ -610,80 +515,6 @@ impl Committer {
             self.retention.keep_from(*epoch);
             self.times.pop_front();
         }
-    }
-
-    /// Blocks while too much is ahead of the slowest view.
-    fn wait_for_room(&mut self) {
-        loop {
-            let finished = self.progress.finished();
-            while let Some((epoch, rows)) = self.in_flight.front()
-                && *epoch <= finished
-            {
-                self.rows_in_flight -= rows;
-                self.in_flight.pop_front();
-            }
-            let first = match self.in_flight.front() {
-                Some((first, _)) if self.in_flight.len() as u64 > EPOCHS_IN_FLIGHT_MAX => *first,
-                Some((first, _)) if self.rows_in_flight > ROWS_IN_FLIGHT_MAX => *first,
-                _ => return,
-            };
-            self.progress.wait_finished(|finished| finished >= first);
-        }
-    }
-}
-
-/// Joins the batches of each source into one epoch, in the order that the sources' first batches came.
-fn merge_sources(batches: impl Iterator<Item = Request>) -> Vec<Request> {
-    let mut merged: Vec<Request> = Vec::new();
-    for request in batches {
-        let Request::Source {
-            source, commit, permit, ..
-        } = request
-        else {
-            merged.push(request);
-            continue;
-        };
-        let earlier = merged.iter_mut().find_map(|earlier| match earlier {
-            Request::Source {
-                source: its,
-                commit: into,
-                ..
-            } if *its == source => Some(into),
-            _ => None,
-        });
-        match earlier {
-            Some(into) => into.absorb(commit),
-            None => merged.push(Request::Source {
-                source,
-                commit,
-                sealing: Sealing::AtOnce,
-                permit,
-            }),
-        }
-    }
-    merged
-}
-
-impl Commit {
-    /// Whether it changes nothing: who sends it waits for what was committed or handed over before it.
-    fn is_barrier(&self) -> bool {
-        self.writes.is_empty()
-            && self.passing.is_empty()
-            && self.ddl.is_none()
-            && self.create_tables.is_empty()
-            && self.create_view.is_none()
-            && self.drops.is_empty()
-    }
-
-    /// Takes in a later commit of the same source.
-    fn absorb(&mut self, later: Commit) {
-        for write in later.writes {
-            match self.writes.iter_mut().find(|mine| mine.table == write.table) {
-                Some(mine) => mine.inserts.extend(write.inserts),
-                None => self.writes.push(write),
-            }
-        }
-        self.passing.extend(later.passing);
     }
 }
 

@@ -1,6 +1,8 @@
 //! The engine's handle: starts and stops the threads, takes commits and reads.
 
-use crate::committer::{Commit, Committer, PeekRequest, Request, RetentionRule, Sealing, SourcePermit, Tables};
+use crate::committer::{
+    Commit, Committer, Held, InFlight, PeekRequest, Request, RetentionRule, Routes, Sealing, SourcePermit, Tables,
+};
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::replay::{self, ReplayFeed, ReplayInput};
@@ -142,10 +144,10 @@ impl Recovered {
         let committer = Committer {
             requests: receiver,
             visible_moved,
-            held: VecDeque::new(),
-            source_epochs: VecDeque::new(),
+            held: Held::default(),
             tables: self.tables,
             views: BTreeMap::new(),
+            routes: Routes::default(),
             workers: ports,
             progress: progress.clone(),
             retention: self.retention.clone(),
@@ -153,8 +155,7 @@ impl Recovered {
             log: self.log,
             epoch: self.epoch,
             open: None,
-            in_flight: VecDeque::new(),
-            rows_in_flight: 0,
+            in_flight: InFlight::default(),
             times: VecDeque::new(),
             next_worker: 0,
         };

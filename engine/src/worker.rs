@@ -52,6 +52,8 @@ pub(crate) enum Command {
         changes: Changes,
         /// Kept until the views have taken the changes, where the epoch is open.
         permit: Option<Arc<SourcePermit>>,
+        /// Readers of the collection that the changes do not matter to, ascending.
+        unmoved: Arc<[CollectionId]>,
     },
     /// Changes of a collection come in an epoch that may stay open for long: what has come is worked on.
     Open {
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Seal {
         epoch: Epoch,
         touched: Arc<[CollectionId]>,
+        /// Their readers that nothing in it matters to, ascending.
+        unmoved: Arc<[CollectionId]>,
     },
     Peek(Arc<Peek>),
     Sizes {
@@ -250,12 +254,20 @@ impl Worker {
                 collection,
                 changes,
                 permit,
+                unmoved,
             } => {
-                self.offer(collection, epoch, &changes);
+                self.offer(collection, epoch, &changes, &unmoved);
                 self.permits.extend(permit);
             }
-            Command::Open { epoch, collection } => self.touch(epoch, &[collection], true),
-            Command::Seal { epoch, touched } => self.seal(epoch, &touched),
+            Command::Open { epoch, collection } => self.touch(epoch, &[collection], &[], true),
+            Command::Seal {
+                epoch,
+                touched,
+                unmoved,
+            } => {
+                self.sealed = epoch;
+                self.touch(epoch, &touched, &unmoved, false);
+            }
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
                 Some(view) => view.register(peek),
                 None => refuse(&peek),
@@ -303,16 +315,16 @@ impl Worker {
         }
     }
 
-    fn seal(&mut self, epoch: Epoch, touched: &[CollectionId]) {
-        self.sealed = epoch;
-        self.touch(epoch, touched, false);
-    }
-
     /// Notes which views an epoch touches, directly or through other views.
-    fn touch(&mut self, epoch: Epoch, touched: &[CollectionId], is_open: bool) {
-        let (mut open, mut reached) = (touched.to_vec(), BTreeSet::new());
-        while let Some(collection) = open.pop() {
-            let readers = self.readers.get(&collection).into_iter().flatten();
+    fn touch(&mut self, epoch: Epoch, touched: &[CollectionId], unmoved: &[CollectionId], is_open: bool) {
+        let (mut open, mut reached) = (Vec::new(), BTreeSet::new());
+        for collection in touched {
+            let readers = self.readers.get(collection).into_iter().flatten();
+            let moved = readers.filter(|reader| unmoved.binary_search(reader).is_err());
+            open.extend(moved.filter(|reader| reached.insert(**reader)));
+        }
+        while let Some(view) = open.pop() {
+            let readers = self.readers.get(&view).into_iter().flatten();
             open.extend(readers.filter(|reader| reached.insert(**reader)));
         }
         for id in reached {
@@ -322,8 +334,9 @@ impl Worker {
     }
 
     /// Queues changes of a collection for the views that read it.
-    fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
-        for id in self.readers.get(&collection).into_iter().flatten() {
+    fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes, unmoved: &[CollectionId]) {
+        let readers = self.readers.get(&collection).into_iter().flatten();
+        for id in readers.filter(|id| unmoved.binary_search(id).is_err()) {
             self.views
                 .get_mut(id)
                 .expect("a reader is a view")
@@ -391,7 +404,7 @@ impl Worker {
             };
             published
                 .iter()
-                .for_each(|(epoch, changes)| self.offer(id, Epoch(*epoch), changes));
+                .for_each(|(epoch, changes)| self.offer(id, Epoch(*epoch), changes, &[]));
             for reader in self.readers.get(&id).into_iter().flatten() {
                 woken = true;
                 // Before the reader gets to an epoch that its input did not finish well.
