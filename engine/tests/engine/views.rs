@@ -6,6 +6,7 @@ use crate::plan::{CollectionId, JoinKind, ViewPlan};
 use crate::plans::{Holds, Plan};
 use crate::rows::{Cell, Random, Row, schema, with_seeds};
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use cenote_engine::Commit;
 use std::sync::Arc;
 
 /// `orders(id primary key, who, cents)`.
@@ -274,4 +275,63 @@ fn views_hold_the_batch_answer_at_every_epoch() {
             database.check_all_epochs();
         }
     });
+}
+
+/// `people` of one name.
+fn named(people_id: CollectionId, name: &'static str) -> ViewPlan {
+    let mut plan = Plan::default();
+    let input = plan.input(people_id, &people());
+    plan.filter(input, move |row| row[0] == Cell::text(name));
+    plan.view(&format!("named_{name}"), None)
+}
+
+#[test]
+fn views_that_rows_cannot_matter_to_do_nothing() {
+    const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    for workers in [1, 2] {
+        let mut database = Database::start(workers);
+        let (_, people_id) = create_tables(&mut database);
+        let meters = NAMES.map(|name| {
+            let (id, view) = database.prepare_view(named(people_id, name));
+            let meters = view.meters.clone();
+            let created = Commit {
+                create_view: Some(view),
+                ..Commit::default()
+            };
+            database.views.get_mut(&id).unwrap().since = database.commit(created).unwrap();
+            meters
+        });
+        database.insert(people_id, &[vec![Cell::text("c"), Cell::float(1.0)]]);
+        let few: Vec<Row> = ["d", "d", "x"].map(|name| vec![Cell::text(name), Cell::Null]).to_vec();
+        database.insert(people_id, &few);
+        database.wait();
+        for (name, meters) in NAMES.iter().zip(&meters) {
+            let filter = meters.figures()[1];
+            assert_eq!(
+                (filter.rows_in, filter.rows_out),
+                (
+                    4,
+                    match *name {
+                        "c" => 1,
+                        "d" => 2,
+                        _ => 0,
+                    }
+                ),
+                "{name}"
+            );
+            assert_eq!(
+                !filter.cpu.is_zero(),
+                ["c", "d"].contains(name),
+                "who works on it: {name}"
+            );
+        }
+        let many: Vec<Row> = (0..1000).map(|_| vec![Cell::text("e"), Cell::Null]).collect();
+        database.insert(people_id, &many);
+        database.wait();
+        assert!(
+            meters.iter().all(|meters| !meters.figures()[1].cpu.is_zero()),
+            "very many rows go to all views"
+        );
+        database.check_all_epochs();
+    }
 }
