@@ -232,13 +232,14 @@ impl JoinKernel {
         let own = own.collect::<Result<Vec<_>>>()?;
         // Both sides of a pair have one key, bit for bit.
         let own_keys = self.sides[push.input].key_columns();
-        let of_key = |column: usize| match own[own_keys[column]].data_type() == self.keys.schema().field(column).data_type() {
-            true => own[own_keys[column]].clone(),
-            false => {
-                let keys: Vec<u32> = pairs.rows.iter().map(|row| push.found[*row as usize]).collect();
-                self.keys.gather(column, &keys)
-            }
-        };
+        let of_key =
+            |column: usize| match own[own_keys[column]].data_type() == self.keys.schema().field(column).data_type() {
+                true => own[own_keys[column]].clone(),
+                false => {
+                    let keys: Vec<u32> = pairs.rows.iter().map(|row| push.found[*row as usize]).collect();
+                    self.keys.gather(column, &keys)
+                }
+            };
         let other = self.sides[1 - push.input].gather(&pairs.slots, of_key);
         let columns = if push.input == LEFT {
             [own, other].concat()

@@ -282,7 +282,8 @@ impl Long {
         let last = self.places.len() - 1;
         self.index.remove(hash_of(self.places[position]), position as u32);
         if position < last {
-            self.index.replace(hash_of(self.places[last]), last as u32, position as u32);
+            self.index
+                .replace(hash_of(self.places[last]), last as u32, position as u32);
         }
         self.places.swap_remove(position);
     }

@@ -77,7 +77,12 @@ impl Side {
             .collect();
         let place = |column| match of_key(column) {
             Some(key) => Place::Key(key),
-            None => Place::Row(stored.iter().position(|stored| *stored == column).expect("not of the key")),
+            None => Place::Row(
+                stored
+                    .iter()
+                    .position(|stored| *stored == column)
+                    .expect("not of the key"),
+            ),
         };
         Side {
             schema: schema.clone(),

@@ -21,7 +21,10 @@ fn churn(seed: u64, reach: usize) {
         if grows {
             let slot = rows.len() as u32;
             rows.push(next);
-            assert_eq!(lists.find(heads[key], hash_of_row(next), |slot| rows[slot as usize] == next), None);
+            assert_eq!(
+                lists.find(heads[key], hash_of_row(next), |slot| rows[slot as usize] == next),
+                None
+            );
             lists.add(&mut heads[key], slot, hash_of_row(next));
             model[key].push(slot);
             next += 1;
