@@ -10,6 +10,7 @@
 //! SQL, operators, connectors and the network. This crate knows none of them.
 
 mod changes;
+pub mod checkpoint;
 mod column;
 mod digest;
 mod epoch;
