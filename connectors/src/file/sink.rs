@@ -2,7 +2,8 @@
 //!
 //! # Rules kept here
 //! 1. Rows, bad rows and offsets leave together: the offsets are those after the rows.
-//! 2. A batch is handed over when it is full (rows, bytes or bad rows), and when there is nothing more to read.
+//! 2. A batch is handed over when it is full (rows, bytes or bad rows), and when there is nothing more to read. One of rows
+//!    made on other threads is full at [`PART_ROWS`].
 
 use super::settings::Settings;
 use crate::fault::excerpt;
@@ -15,6 +16,9 @@ use cenote_statestore::{Error, ErrorKind, Result};
 
 /// Bytes of input in a batch at most, but for one block more.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Rows made on other threads that are handed over rather than put together with more: a worker is dealt no more at once,
+/// and what is on its way between threads should fit their caches.
+const PART_ROWS: usize = 16 * 1024;
 /// Bad rows in a batch at most.
 const BAD_ROWS: usize = 4096;
 /// Bytes kept of the text of a bad row.

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 const PIECES_PER_THREAD: usize = 2;
 
 /// Bytes of pieces for each thread, for files of very long lines.
-const BYTES_PER_THREAD: usize = 4 << 20;
+const BYTES_PER_THREAD: usize = 2 << 20;
 
 /// What makes rows of pieces; each thread has its own.
 pub(crate) struct Decoder {
