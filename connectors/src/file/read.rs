@@ -23,6 +23,12 @@ use std::fs::File;
 use std::io::Result as IoResult;
 use std::path::Path;
 
+/// Blocks of text for which a thread is started.
+const BLOCKS_PER_THREAD: u64 = 2;
+
+/// Bytes of text that a compressed byte is taken for, as nobody knows before.
+const PACKED_TIMES: u64 = 4;
+
 /// Why reading a file ended early.
 pub(crate) enum Halt {
     /// The source must end.
@@ -121,15 +127,7 @@ impl<'a> Reader<'a> {
         if position > 0 {
             self.read_header_again(&file, packed, &mut format, sink)?;
         }
-        let length = task
-            .until
-            .unwrap_or(u64::MAX)
-            .min(file.metadata().map_err(io_fault(lines))?.len());
-        let is_large = if is_packed {
-            length >= self.settings.block_bytes as u64 / 2
-        } else {
-            length.saturating_sub(position) >= 2 * self.settings.block_bytes as u64
-        };
+        let length = file.metadata().map_err(io_fault(lines))?.len();
         let handle = file.try_clone().map_err(io_fault(lines))?;
         let input = self
             .input(handle, packed, position, task.until)
@@ -147,7 +145,7 @@ impl<'a> Reader<'a> {
                 position,
                 lines,
             },
-            threads: if is_large { self.request.threads } else { 1 },
+            threads: self.threads(task, length, is_packed),
             team: None,
         };
         let outcome = text.read(self.stop, sink);
@@ -156,6 +154,19 @@ impl<'a> Reader<'a> {
             self.json = Some(json);
         }
         outcome
+    }
+
+    /// Threads that are worth while for a file of `length` bytes: each is to have some blocks.
+    fn threads(&self, task: &Task<'_>, length: u64, is_packed: bool) -> usize {
+        let position = task.offset.map_or(0, |offset| offset.position);
+        let length = if is_packed {
+            length.saturating_mul(PACKED_TIMES)
+        } else {
+            length
+        };
+        let bytes = task.until.unwrap_or(u64::MAX).min(length).saturating_sub(position);
+        let blocks = bytes / self.settings.block_bytes as u64;
+        self.request.threads.min((blocks / BLOCKS_PER_THREAD) as usize).max(1)
     }
 
     /// Text from byte `start` on, in the buffer of the file before.

@@ -123,7 +123,10 @@ impl<'a> Sink<'a> {
 
     /// Whether to hand over before reading more.
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.batch_rows || self.text_bytes >= BATCH_BYTES || self.bad.len() >= BAD_ROWS
+        self.len() >= self.batch_rows
+            || self.text_bytes >= BATCH_BYTES
+            || self.bad.len() >= BAD_ROWS
+            || self.part_rows() >= PART_ROWS
     }
 
     /// Notes bytes read: of the file, and of text.

@@ -172,6 +172,12 @@ fn pieces_of_a_large_file_are_put_together_into_full_batches() {
         .into_iter()
         .map(|row| row.split_once('|').unwrap().0.to_string());
     assert!(numbers.eq((0..50_000).map(|i| i.to_string())));
+    let (kept, _) = run(asked(&path, &[("format", "json")]), 2, 2000);
+    let sizes: Vec<usize> = kept.batches.iter().map(RecordBatch::num_rows).collect();
+    assert!(
+        sizes.len() >= 3 && sizes[..3].iter().all(|rows| (16_384..17_000).contains(rows)),
+        "{sizes:?}"
+    );
 }
 
 #[test]
