@@ -144,6 +144,7 @@ fn connector(workload: &Workload, path: &Path, projection: Option<Vec<usize>>) -
         offsets: Offsets::new(),
         until: None,
         paths: PathPolicy::Any,
+        threads: 1,
     };
     let registry = cenote_connectors::registry();
     let source = registry

@@ -387,9 +387,12 @@ impl Column {
     }
 }
 
-/// Hands the values over and keeps room for as many.
+/// Hands the values over and keeps room for as many. Where they did not fill theirs, their number varies, and there is room
+/// for some more: values that outgrow it by little would take twice as much.
 fn handed<T: arrow::datatypes::ArrowNativeType>(values: &mut Vec<T>) -> ScalarBuffer<T> {
-    let room = Vec::with_capacity(values.len());
+    let is_filled = values.len() == values.capacity();
+    let more = if is_filled { 0 } else { values.len() / 16 };
+    let room = Vec::with_capacity(values.len() + more);
     ScalarBuffer::from(std::mem::replace(values, room))
 }
 

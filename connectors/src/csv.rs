@@ -93,6 +93,17 @@ impl CsvRows {
         }
     }
 
+    /// A reader of records under the same header.
+    pub(crate) fn another(&self) -> CsvRows {
+        CsvRows {
+            style: self.style.clone(),
+            rule: self.rule,
+            fields: self.fields.clone(),
+            spans: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
     /// Whether the header is still to be read.
     pub(crate) fn wants_header(&self) -> bool {
         self.fields.is_none()

@@ -23,6 +23,8 @@ mod policy;
 mod read;
 mod settings;
 mod sink;
+mod team;
+mod text_file;
 mod watch;
 
 #[cfg(test)]

@@ -101,6 +101,11 @@ impl JsonRows {
         }
     }
 
+    /// A reader by the same rules.
+    pub(crate) fn another(&self) -> JsonRows {
+        JsonRows::new(self.strict)
+    }
+
     /// Reads one object into a new row and moves the cursor behind it. After a fault the rows are as before.
     #[inline]
     pub(crate) fn object(&mut self, rows: &mut Rows, cursor: &mut Cursor<'_>) -> Parsed<()> {

@@ -41,6 +41,7 @@ pub(crate) fn request(schema: &SchemaRef, pairs: &[(&str, &str)]) -> SourceReque
         offsets: Offsets::new(),
         until: None,
         paths: PathPolicy::Any,
+        threads: 1,
     }
 }
 

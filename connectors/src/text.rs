@@ -124,6 +124,25 @@ pub(crate) struct Limits {
 }
 
 impl TextRows {
+    /// A reader of the same, for records of the same file.
+    pub(crate) fn another(&self) -> TextRows {
+        match self {
+            TextRows::Json(json) => TextRows::Json(json.another()),
+            TextRows::Csv(csv) => TextRows::Csv(csv.another()),
+        }
+    }
+
+    /// How many bytes of `input`, which begins with a record, are whole records, whoever reads them; `None`: it is not
+    /// known without reading them.
+    pub(crate) fn whole(&self, input: &[u8]) -> Option<usize> {
+        let whole = memrchr(b'\n', input).map_or(0, |at| at + 1);
+        match self {
+            TextRows::Json(_) => Some(whole),
+            // A line feed between quotes ends no record, and what a quote means depends on all before it.
+            TextRows::Csv(_) => memchr(b'"', &input[..whole]).is_none().then_some(whole),
+        }
+    }
+
     /// Reads the records of `input`, up to a limit. `last`: no bytes come after `input`.
     pub(crate) fn read(&mut self, rows: &mut Rows, input: &[u8], last: bool, limits: Limits) -> Progress {
         match self {

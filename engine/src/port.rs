@@ -140,6 +140,9 @@ pub struct SourceRequest {
     pub until: Option<Offsets>,
     /// Folders that files may be read from.
     pub paths: PathPolicy,
+    /// Threads that may decode at once, the source's own included: 1, and it starts none. What it hands over, and in which
+    /// order, does not depend on it.
+    pub threads: usize,
 }
 
 /// Folders that a server may read files from.

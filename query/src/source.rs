@@ -213,6 +213,7 @@ impl Database {
             offsets,
             until,
             paths: self.config().paths.clone(),
+            threads: self.engine().workers(),
         })
     }
 

@@ -5,10 +5,12 @@ import os
 import subprocess
 import time
 
+import duckdb
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from harness import cenote
 
 ROWS = [(1, "a", 1.5), (2, None, -0.25), (2**53 + 1, "é,\"q\"", 1e300)]
 COLUMNS = "id BIGINT, w TEXT, x DOUBLE PRECISION"
@@ -87,6 +89,30 @@ def test_a_large_file_is_read_whole(server, db, name, folder):
     create(db, name, f"{name}/in.json", format="json")
     server.wait_until(name, count_is(100_000, name), timeout=60)
     assert server.sql(f"SELECT sum(id), sum(x), count(DISTINCT w) FROM {name}") == [(4999950000, 1249987500.0, 10)]
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "csv.gz"])
+def test_a_file_decoded_by_several_threads_is_what_duckdb_reads(tmp_path, form):
+    """Plain text first, which is cut anywhere; in its last third, CSV has quotes around line feeds."""
+    rows = [(i, f"é{i % 1000}" if i < 80_000 else f'"{i % 7}"\n,', i / 8) for i in range(120_000)]
+    path = tmp_path / f"in.{form}"
+    if form == "json":
+        path.write_bytes(ndjson(rows))
+    else:
+        plain = "".join(f"{i},{w},{x}\n" for i, w, x in rows[:80_000])
+        text = b"id,w,x\n" + plain.encode() + csv_bytes(rows[80_000:]).split(b"\n", 1)[1]
+        path.write_bytes(gzip.compress(text, 1) if form.endswith("gz") else text)
+    query = "SELECT w, count(*) AS n, sum(id) AS ids, sum(x) AS xs FROM {} GROUP BY w"
+    reader = "read_json" if form == "json" else "read_csv"
+    types = "{'id': 'BIGINT', 'w': 'VARCHAR', 'x': 'DOUBLE'}"
+    more = "format = 'newline_delimited'" if form == "json" else "header = true, quote = '\"', escape = '\"', auto_detect = false"
+    wanted = duckdb.sql(query.format(f"{reader}('{path}', columns = {types}, {more})")).fetchall()
+    table = f"CREATE TABLE t ({COLUMNS}) WITH (connector = 'file', format = '{form.split('.')[0]}', path = '{path}', on_error = 'fail');"
+    for workers in ("1", "2", "4"):
+        done = cenote("run", "--workers", workers, "-e", table + query.format("t"))
+        assert done.returncode == 0, done.stderr
+        found = [tuple(json.loads(line).values()) for line in done.stdout.splitlines()]
+        assert sorted(found) == sorted((w, n, int(ids), xs) for w, n, ids, xs in wanted)
 
 
 @pytest.mark.parametrize("rows", [1023, 1024, 1025, 3000])

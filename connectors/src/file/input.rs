@@ -4,13 +4,11 @@ use super::settings::Compression;
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
 use std::io::{BufReader, Read, Result as IoResult, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Bytes read at once.
-const BLOCK_BYTES: usize = 1 << 20;
 
 /// A file that counts the bytes read from it.
 struct Counted {
@@ -51,28 +49,50 @@ pub(crate) struct Input {
     /// Bytes read from the file itself, and of them those reported.
     count: Arc<AtomicU64>,
     reported: u64,
-    is_packed: bool,
     /// Text bytes that may still be read.
     left: u64,
+    /// Text bytes read at once.
+    block_bytes: usize,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Buffers of pieces that were given back.
+    spare: Vec<Vec<u8>>,
+}
+
+/// Bytes cut off, to be used by themselves.
+pub(crate) struct Piece {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    file_bytes: u64,
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Bytes that were read from the file since the piece before.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
 }
 
 impl Input {
-    /// Opens text at byte `start` (of the text), to be read up to byte `until`. `buffer` is used again.
+    /// Opens the bytes `range` of the text, to be read `block_bytes` at a time. `buffer` is used again.
     ///
     /// # Errors
-    /// The file cannot be read, or the compressed data before `start` is damaged.
+    /// The file cannot be read, or the compressed data before the range is damaged.
     pub(crate) fn open(
         mut file: File,
         packed: Compression,
-        start: u64,
-        until: Option<u64>,
+        range: Range<u64>,
+        block_bytes: usize,
         buffer: Vec<u8>,
     ) -> IoResult<Input> {
         let count = Arc::new(AtomicU64::new(0));
-        let is_packed = packed.is_packed();
+        let (is_packed, start) = (packed.is_packed(), range.start);
         // Clones of a file share its position, so it may be anywhere.
         file.seek(SeekFrom::Start(if is_packed { 0 } else { start }))?;
         let counted = Counted {
@@ -87,16 +107,16 @@ impl Input {
         if is_packed {
             std::io::copy(&mut reader.by_ref().take(start), &mut std::io::sink())?;
         }
-        let left = until.map_or(u64::MAX, |until| until.saturating_sub(start));
         Ok(Input {
             reader,
             count,
             reported: 0,
-            is_packed,
-            left,
+            left: range.end.saturating_sub(start),
+            block_bytes,
             buffer,
             start: 0,
             end: 0,
+            spare: Vec::new(),
         })
     }
 
@@ -110,9 +130,31 @@ impl Input {
         self.start = (self.start + bytes).min(self.end);
     }
 
-    /// Whether the file is compressed.
-    pub(crate) fn is_packed(&self) -> bool {
-        self.is_packed
+    /// Cuts the first `len` bytes at hand off; the others are copied.
+    pub(crate) fn cut(&mut self, len: usize) -> Piece {
+        let (start, end) = (self.start, self.start + len);
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        let rest = &self.buffer[end..self.end];
+        if buffer.len() < rest.len() {
+            buffer.resize(rest.len(), 0);
+        }
+        buffer[..rest.len()].copy_from_slice(rest);
+        (self.start, self.end) = (0, rest.len());
+        let buffer = std::mem::replace(&mut self.buffer, buffer);
+        let file_bytes = self.file_bytes();
+        Piece {
+            buffer,
+            start,
+            end,
+            file_bytes,
+        }
+    }
+
+    /// Takes a piece's buffer, to be used again; a very large one is let go.
+    pub(crate) fn give_back(&mut self, piece: Piece) {
+        if piece.buffer.len() <= 4 * self.block_bytes {
+            self.spare.push(piece.buffer);
+        }
     }
 
     /// Whether everything up to `until` was read.
@@ -130,11 +172,11 @@ impl Input {
             self.end -= self.start;
             self.start = 0;
         }
-        if self.buffer.len() < self.end + BLOCK_BYTES {
-            let grown = (self.end + BLOCK_BYTES).max(self.buffer.len() + self.buffer.len() / 2);
+        if self.buffer.len() < self.end + self.block_bytes {
+            let grown = (self.end + self.block_bytes).max(self.buffer.len() + self.buffer.len() / 2);
             self.buffer.resize(grown, 0);
         }
-        let room_end = self.end + BLOCK_BYTES;
+        let room_end = self.end + self.block_bytes;
         while self.end < room_end {
             let most = ((room_end - self.end) as u64).min(self.left) as usize;
             if most == 0 {
@@ -163,7 +205,7 @@ impl Input {
 
     /// The buffer, to be used again; a very large one is let go.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
-        if self.buffer.len() > 4 * BLOCK_BYTES {
+        if self.buffer.len() > 4 * self.block_bytes {
             Vec::new()
         } else {
             self.buffer

@@ -1,26 +1,33 @@
 //! Reading one file, from an offset on, into a [`Sink`].
 //!
 //! # Rules kept here
-//! 1. The offset noted for a file always stands at the beginning of a record; bytes of an unfinished one
-//!    are read again.
-//! 2. What is wrong with the file itself comes back as [`Halt::File`]; only the output's errors end the source.
+//! 1. What is wrong with the file itself comes back as [`Halt::File`]; only the output's errors end the source.
+//! 2. Threads that decode are used for large text files alone: a small one costs no more than where there are none.
+//!
+//! # Not here
+//! The text of a file, once it is open: `text_file`.
 
 use super::identity::Identity;
 use super::input::{Input, compression_of};
 use super::policy;
 use super::settings::{Compression, Format, Settings};
 use super::sink::{BadLine, Sink};
+use super::text_file::{BYTE_ORDER_MARK, Place, TextFile};
 use crate::csv::{CsvRows, HeaderRule};
 use crate::json::JsonRows;
 use crate::parquet::ParquetFile;
-use crate::text::{Progress, TextRows, lengthy_fault};
+use crate::text::TextRows;
 use cenote_engine::port::{PartitionOffset, SourceRequest, StopToken};
 use cenote_statestore::{Error, Result};
-use memchr::memchr;
 use std::fs::File;
+use std::io::Result as IoResult;
 use std::path::Path;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Blocks of text for which a thread is started.
+const BLOCKS_PER_THREAD: u64 = 2;
+
+/// Bytes of text that a compressed byte is taken for, as nobody knows before.
+const PACKED_TIMES: u64 = 4;
 
 /// Why reading a file ended early.
 pub(crate) enum Halt {
@@ -65,19 +72,6 @@ pub(crate) struct Reader<'a> {
     /// Kept from file to file.
     buffer: Vec<u8>,
     json: Option<JsonRows>,
-}
-
-/// A text file while it is read.
-struct TextFile<'t> {
-    task: &'t Task<'t>,
-    file: File,
-    input: Input,
-    format: TextRows,
-    identity: Identity,
-    /// Where the bytes at hand begin.
-    position: u64,
-    /// Lines before that.
-    lines: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -133,24 +127,52 @@ impl<'a> Reader<'a> {
         if position > 0 {
             self.read_header_again(&file, packed, &mut format, sink)?;
         }
+        let length = file.metadata().map_err(io_fault(lines))?.len();
         let handle = file.try_clone().map_err(io_fault(lines))?;
-        let buffer = std::mem::take(&mut self.buffer);
-        let input = Input::open(handle, packed, position, task.until, buffer).map_err(io_fault(lines))?;
+        let input = self
+            .input(handle, packed, position, task.until)
+            .map_err(io_fault(lines))?;
         let mut text = TextFile {
-            task,
-            file,
+            request: self.request,
+            settings: self.settings,
             input,
             format,
-            identity,
-            position,
-            lines,
+            place: Place {
+                task,
+                file,
+                is_packed,
+                identity,
+                position,
+                lines,
+            },
+            threads: self.threads(task, length, is_packed),
+            team: None,
         };
-        let outcome = text.read(self.settings, self.stop, sink);
+        let outcome = text.read(self.stop, sink);
         self.buffer = text.input.into_buffer();
         if let TextRows::Json(json) = text.format {
             self.json = Some(json);
         }
         outcome
+    }
+
+    /// Threads that are worth while for a file of `length` bytes: each is to have some blocks.
+    fn threads(&self, task: &Task<'_>, length: u64, is_packed: bool) -> usize {
+        let position = task.offset.map_or(0, |offset| offset.position);
+        let length = if is_packed {
+            length.saturating_mul(PACKED_TIMES)
+        } else {
+            length
+        };
+        let bytes = task.until.unwrap_or(u64::MAX).min(length).saturating_sub(position);
+        let blocks = bytes / self.settings.block_bytes as u64;
+        self.request.threads.min((blocks / BLOCKS_PER_THREAD) as usize).max(1)
+    }
+
+    /// Text from byte `start` on, in the buffer of the file before.
+    fn input(&mut self, file: File, packed: Compression, start: u64, until: Option<u64>) -> IoResult<Input> {
+        let (block_bytes, buffer) = (self.settings.block_bytes, std::mem::take(&mut self.buffer));
+        Input::open(file, packed, start..until.unwrap_or(u64::MAX), block_bytes, buffer)
     }
 
     fn format(&mut self, sink: &Sink<'_>) -> TextRows {
@@ -182,7 +204,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let handle = file.try_clone().map_err(io_fault(0))?;
-        let mut input = Input::open(handle, packed, 0, None, std::mem::take(&mut self.buffer)).map_err(io_fault(0))?;
+        let mut input = self.input(handle, packed, 0, None).map_err(io_fault(0))?;
         loop {
             let more = input.fill().map_err(io_fault(0))?;
             let bytes = input.bytes().strip_prefix(BYTE_ORDER_MARK).unwrap_or(input.bytes());
@@ -269,179 +291,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl TextFile<'_> {
-    fn read(&mut self, settings: &Settings, stop: &StopToken, sink: &mut Sink<'_>) -> Result<bool, Halt> {
-        loop {
-            if stop.is_stopped() {
-                return Ok(false);
-            }
-            let filled = self.input.fill();
-            let file_bytes = self.input.file_bytes();
-            sink.count(file_bytes, 0);
-            let more = filled.map_err(io_fault(self.lines + 1))?;
-            if self.position == 0 && self.input.bytes().starts_with(BYTE_ORDER_MARK) {
-                self.advance(BYTE_ORDER_MARK.len(), 0);
-            }
-            let last = !more && !self.task.follow;
-            if self.read_header(sink, last)? {
-                self.read_records(sink, last)?;
-            }
-            if self.input.bytes().len() > settings.line_bytes_max {
-                self.pass_long_line(settings, sink)?;
-            }
-            if !more {
-                return self.end(sink);
-            }
-        }
-    }
-
-    /// Reads the CSV header if it is still to come; whether records follow.
-    fn read_header(&mut self, sink: &mut Sink<'_>, last: bool) -> Result<bool, Halt> {
-        let TextRows::Csv(csv) = &mut self.format else {
-            return Ok(true);
-        };
-        if !csv.wants_header() {
-            return Ok(true);
-        }
-        let header = csv.header(&sink.rows, self.input.bytes(), last);
-        let Some(len) = header.map_err(|found| fault(1, found.reason, "42703"))? else {
-            return Ok(false);
-        };
-        let lines = memchr::memchr_iter(b'\n', &self.input.bytes()[..len]).count() as u64;
-        self.advance(len, lines.max(u64::from(len > 0)));
-        self.note(sink)?;
-        Ok(true)
-    }
-
-    /// Reads the records at hand, handing over full batches.
-    fn read_records(&mut self, sink: &mut Sink<'_>, last: bool) -> Result<(), Halt> {
-        loop {
-            let limits = sink.limits();
-            let progress = self.format.read(&mut sink.rows, self.input.bytes(), last, limits);
-            let bytes = progress.bytes;
-            if bytes == 0 {
-                return Ok(());
-            }
-            self.take(progress, sink)?;
-            sink.count(0, bytes as u64);
-            if sink.is_full() {
-                sink.flush()?;
-            }
-        }
-    }
-
-    /// Notes what was read of the bytes at hand.
-    fn take(&mut self, progress: Progress, sink: &mut Sink<'_>) -> Result<(), Halt> {
-        let (start, first_line) = (self.position, self.lines + 1);
-        let mut used = 0;
-        for bad in progress.bad {
-            // With `on_error = 'fail'` the offset handed over must stand before the row.
-            let offset = self.offset_at(start + bad.start as u64, first_line - 1 + bad.lines_before)?;
-            sink.reached(self.task.partition, offset);
-            let text = &self.input.bytes()[bad.start..bad.end];
-            let text = text.strip_suffix(b"\n").unwrap_or(text);
-            sink.refuse(BadLine {
-                partition: self.task.partition,
-                line: first_line + bad.lines_before,
-                byte_offset: start + bad.start as u64,
-                text: text.strip_suffix(b"\r").unwrap_or(text),
-                reason: bad.fault.reason,
-                sqlstate: bad.fault.kind.sqlstate(),
-                code: "CONN-0007",
-            })?;
-            used = bad.end;
-        }
-        debug_assert!(used <= progress.bytes);
-        self.advance(progress.bytes, progress.lines);
-        self.note(sink)
-    }
-
-    fn advance(&mut self, bytes: usize, lines: u64) {
-        self.input.use_up(bytes);
-        self.position += bytes as u64;
-        self.lines += lines;
-    }
-
-    fn note(&mut self, sink: &mut Sink<'_>) -> Result<(), Halt> {
-        let offset = self.offset_at(self.position, self.lines)?;
-        sink.reached(self.task.partition, offset);
-        Ok(())
-    }
-
-    fn offset_at(&mut self, position: u64, records: u64) -> Result<PartitionOffset, Halt> {
-        if !self.identity.is_settled() {
-            self.identity = Identity::of(&self.file, self.file_position(position)).map_err(io_fault(records))?;
-        }
-        Ok(PartitionOffset {
-            position,
-            records,
-            done: false,
-            identity: self.identity.text(),
-        })
-    }
-
-    /// How far the file itself was read; a compressed one is known by its beginning at once.
-    fn file_position(&self, position: u64) -> u64 {
-        if self.input.is_packed() { u64::MAX } else { position }
-    }
-
-    /// Passes over the line at hand, which is longer than allowed, as a bad row.
-    fn pass_long_line(&mut self, settings: &Settings, sink: &mut Sink<'_>) -> Result<(), Halt> {
-        let found = lengthy_fault(settings.line_bytes_max);
-        let text = self.input.bytes()[..self.input.bytes().len().min(2048)].to_vec();
-        let text = text.split(|byte| *byte == b'\n').next().unwrap_or(&text);
-        let offset = self.offset_at(self.position, self.lines)?;
-        sink.reached(self.task.partition, offset);
-        let (partition, line, byte_offset) = (self.task.partition, self.lines + 1, self.position);
-        let bad = BadLine {
-            partition,
-            line,
-            byte_offset,
-            text,
-            reason: found.reason,
-            sqlstate: found.kind.sqlstate(),
-            code: "CONN-0007",
-        };
-        let mut passed = 0u64;
-        loop {
-            let found = memchr(b'\n', self.input.bytes());
-            let len = found.map_or(self.input.bytes().len(), |at| at + 1);
-            self.input.use_up(len);
-            passed += len as u64;
-            if found.is_some() {
-                break;
-            }
-            let more = self.input.fill().map_err(io_fault(self.lines + 1))?;
-            let file_bytes = self.input.file_bytes();
-            sink.count(file_bytes, 0);
-            if !more && self.input.bytes().is_empty() {
-                if self.task.follow {
-                    // Its end is still to come: it is met again from its beginning.
-                    return Ok(());
-                }
-                break;
-            }
-        }
-        sink.refuse(bad)?;
-        self.position += passed;
-        self.lines += 1;
-        self.note(sink)
-    }
-
-    /// At the end of the file.
-    fn end(&mut self, sink: &mut Sink<'_>) -> Result<bool, Halt> {
-        if self.task.until.is_some() && !self.input.is_at_until() {
-            return Err(shrunk(self.position, self.task.until));
-        }
-        // Before its header a CSV file was not begun, even behind a byte order mark.
-        let begun = !matches!(&self.format, TextRows::Csv(csv) if csv.wants_header());
-        if begun && self.task.offset.is_none() && sink.latest(self.task.partition).is_none() {
-            self.note(sink)?;
-        }
-        Ok(true)
-    }
-}
-
 /// A file that is not the one read before must not be read in its place.
 fn check_same(file: &File, task: &Task<'_>) -> Result<(), Halt> {
     let Some(offset) = task.offset.filter(|offset| offset.position > 0) else {
@@ -462,7 +311,7 @@ fn changed(lines: u64) -> Halt {
     fault(0, reason, "55000")
 }
 
-fn shrunk(position: u64, until: Option<u64>) -> Halt {
+pub(crate) fn shrunk(position: u64, until: Option<u64>) -> Halt {
     let until = until.unwrap_or(0);
     fault(
         0,
@@ -479,7 +328,7 @@ pub(crate) fn fault(line: u64, reason: impl Into<String>, sqlstate: &'static str
     })
 }
 
-fn io_fault(line: u64) -> impl Fn(std::io::Error) -> Halt {
+pub(crate) fn io_fault(line: u64) -> impl Fn(std::io::Error) -> Halt {
     move |error| fault(line, error.to_string(), "58030")
 }
 

@@ -105,6 +105,9 @@ impl Compression {
     }
 }
 
+/// Bytes of text read at once, and of the pieces of a large file: a block and its rows fit a core's cache together.
+const BLOCK_BYTES: usize = 1 << 19;
+
 /// The options, typed.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -117,6 +120,8 @@ pub(crate) struct Settings {
     pub(crate) csv: CsvStyle,
     pub(crate) batch_rows: usize,
     pub(crate) line_bytes_max: usize,
+    /// No option: text is read so many bytes at a time.
+    pub(crate) block_bytes: usize,
 }
 
 impl Settings {
@@ -152,6 +157,7 @@ impl Settings {
             },
             batch_rows: number(request, "batch_rows", 1, 65_536, 65_536)?,
             line_bytes_max: number(request, "line_bytes_max", 16, 1 << 30, 64 << 20)?,
+            block_bytes: BLOCK_BYTES,
         };
         settings.check_together(request)?;
         Ok(settings)

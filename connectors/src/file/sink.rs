@@ -2,17 +2,23 @@
 //!
 //! # Rules kept here
 //! 1. Rows, bad rows and offsets leave together: the offsets are those after the rows.
-//! 2. A batch is handed over when it is full (rows, bytes or bad rows), and when there is nothing more to read.
+//! 2. A batch is handed over when it is full (rows, bytes or bad rows), and when there is nothing more to read. One of rows
+//!    made on other threads is full at [`PART_ROWS`].
 
 use super::settings::Settings;
 use crate::fault::excerpt;
 use crate::rows::Rows;
+use crate::text::Limits;
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use cenote_engine::port::{BadRow, Offsets, PartitionOffset, SourceBatch, SourceOutput, SourceRequest};
 use cenote_statestore::{Error, ErrorKind, Result};
 
 /// Bytes of input in a batch at most, but for one block more.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Rows made on other threads that are handed over rather than put together with more: a worker is dealt no more at once,
+/// and what is on its way between threads should fit their caches.
+const PART_ROWS: usize = 16 * 1024;
 /// Bad rows in a batch at most.
 const BAD_ROWS: usize = 4096;
 /// Bytes kept of the text of a bad row.
@@ -21,6 +27,8 @@ const TEXT_BYTES: usize = 1024;
 /// A batch being filled.
 pub(crate) struct Sink<'a> {
     pub(crate) rows: Rows,
+    /// Rows made elsewhere, before those.
+    parts: Vec<RecordBatch>,
     bad: Vec<BadRow>,
     offsets: Offsets,
     /// Bytes of the files that it was made from, and of text that they became.
@@ -54,6 +62,7 @@ impl<'a> Sink<'a> {
     ) -> Result<Sink<'a>> {
         Ok(Sink {
             rows: Rows::new(&request.schema, request.projection.as_deref())?,
+            parts: Vec::new(),
             bad: Vec::new(),
             offsets: Offsets::new(),
             bytes: 0,
@@ -68,19 +77,56 @@ impl<'a> Sink<'a> {
 
     /// When reading must stop to hand over.
     pub(crate) fn limits(&self) -> crate::text::Limits {
-        let rows = self.batch_rows.saturating_sub(self.bad.len()).max(self.rows.len() + 1);
-        crate::text::Limits {
+        let others = self.bad.len() + self.part_rows();
+        let rows = self.batch_rows.saturating_sub(others).max(self.rows.len() + 1);
+        Limits {
             rows,
+            ..self.limits_of_parts()
+        }
+    }
+
+    /// What may be added at once.
+    pub(crate) fn limits_of_parts(&self) -> Limits {
+        Limits {
+            rows: self.batch_rows,
             bad: if self.fail { 1 } else { BAD_ROWS },
             record_bytes: self.line_bytes_max,
         }
     }
 
+    fn part_rows(&self) -> usize {
+        self.parts.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// Rows and bad rows.
+    fn len(&self) -> usize {
+        self.part_rows() + self.rows.len() + self.bad.len()
+    }
+
+    /// Adds rows made elsewhere, behind which `bad` bad ones follow; what is there is handed over before if all
+    /// together were too many.
+    ///
+    /// # Errors
+    /// Those of the output: the source must stop.
+    pub(crate) fn add(&mut self, rows: RecordBatch, bad: usize) -> Result<()> {
+        if self.len() + rows.num_rows() + bad > self.batch_rows || self.bad.len() + bad > BAD_ROWS {
+            self.flush()?;
+        }
+        if self.rows.len() > 0 {
+            self.parts.push(self.rows.finish()?);
+        }
+        if rows.num_rows() > 0 {
+            self.parts.push(rows);
+        }
+        Ok(())
+    }
+
     /// Whether to hand over before reading more.
     pub(crate) fn is_full(&self) -> bool {
-        self.rows.len() + self.bad.len() >= self.batch_rows
+        self.len() >= self.batch_rows
             || self.text_bytes >= BATCH_BYTES
             || self.bad.len() >= BAD_ROWS
+            || self.part_rows() >= PART_ROWS
     }
 
     /// Notes bytes read: of the file, and of text.
@@ -127,11 +173,22 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// Those of the output: the source must stop.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        if self.rows.len() == 0 && self.bad.is_empty() && self.offsets.is_empty() {
+        if self.len() == 0 && self.offsets.is_empty() {
             return Ok(());
         }
-        let rows = self.rows.finish()?;
+        let rows = self.finish()?;
         self.push(rows)
+    }
+
+    fn finish(&mut self) -> Result<RecordBatch> {
+        let mut parts = std::mem::take(&mut self.parts);
+        if self.rows.len() > 0 || parts.is_empty() {
+            parts.push(self.rows.finish()?);
+        }
+        match parts.len() {
+            1 => Ok(parts.swap_remove(0)),
+            _ => Ok(concat_batches(self.rows.schema(), &parts)?),
+        }
     }
 
     /// Hands over rows made elsewhere, with the bad rows and offsets noted.

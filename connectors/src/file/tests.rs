@@ -3,3 +3,4 @@
 mod following;
 mod guarding;
 mod reading;
+mod threads;

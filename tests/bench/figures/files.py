@@ -1,4 +1,4 @@
-"""Figures of whole processes that read files: `w1`, `w1_2workers`, `first_row`."""
+"""Figures of whole processes that read files: `w1`, `w1_2workers`, `w1_2cores`, `first_row`."""
 import json
 import os
 import shutil
@@ -18,13 +18,13 @@ EXAMPLE = """CREATE TABLE orders (usr VARCHAR, amount BIGINT) WITH (connector='f
 SELECT usr, SUM(amount) AS total FROM orders GROUP BY usr"""
 
 
-def peer(name, a, parallelism=1):
-    """One run of a peer on the workload; its JSON line."""
+def peer(name, a, parallelism=1, cores=None):
+    """One run of a peer on the workload; its JSON line. `cores`: Cenote may use so many and no more."""
     command = ["--command", f"{BENCH / 'cenote_peer'} {{job}}"] if name == "command" else []
     done = subprocess.run([sys.executable, str(BENCH / "peers" / "run_peer.py"), "--peer", name, "--workload", a.workload, "--events",
                            str(a.events), "--parallelism", str(parallelism), "--work", str(python_cache() / "bench"), "--wait",
                            str(a.wait), *command],
-                          stdout=subprocess.PIPE, text=True, env={**os.environ, "CENOTE_BIN": binary()})
+                          stdout=subprocess.PIPE, text=True, env={**os.environ, "CENOTE_BIN": binary(), "CENOTE_BENCH_CORES": str(cores or "")})
     if not done.stdout.strip():
         raise SystemExit(f"{name} could not be run")
     line = json.loads(done.stdout.splitlines()[-1])
@@ -46,12 +46,21 @@ def w1(a):
                    other_cores=max(run["other_cores"] for pair in runs for run in pair))]
 
 
-def w1_2workers(a):
-    runs = [(peer("command", a), peer("command", a, parallelism=2)) for _ in range(a.reps)]
+def scaling(name, a, held):
+    """Wall time of one worker against two; `held`: on as many cores as there are workers."""
+    runs = [tuple(peer("command", a, workers, workers if held else None) for workers in (1, 2)) for _ in range(a.reps)]
     one, two = zip(*runs)
-    return [figure("w1_2workers", statistics.median(o["wall_s"] / t["wall_s"] for o, t in runs), workload=a.workload, events=a.events,
+    return [figure(name, statistics.median(o["wall_s"] / t["wall_s"] for o, t in runs), workload=a.workload, events=a.events,
                    **medians("1worker", one), **medians("2workers", two), runs=len(runs),
                    other_cores=max(run["other_cores"] for pair in runs for run in pair))]
+
+
+def w1_2workers(a):
+    return scaling("w1_2workers", a, held=False)
+
+
+def w1_2cores(a):
+    return scaling("w1_2cores", a, held=True)
 
 
 def first_row(a):

@@ -6,6 +6,7 @@ import statistics
 REACH = {
     "w1": ("at most", 1.5, "x DuckDB's CPU", "5 million NDJSON orders, sum and count per user, `cenote run`, 1 worker, whole process"),
     "w1_2workers": ("at least", 1.7, "x the wall time", "the same with 2 workers, against 1 worker"),
+    "w1_2cores": ("at least", 1.7, "x the wall time", "the same, each held to as many cores as it has workers"),
     "aggregate": ("at least", 0.5, "x DataFusion's rows per CPU second", "COUNT and SUM by key, Arrow batches in memory, a view sealed at their end (`as_server`: kept in epochs)"),
     "join": ("at least", 0.3, "x DataFusion's rows per CPU second", "equi-join of two streams that arrive interleaved, sums of it by a thousand keys (`as_server`: kept in epochs)"),
     "memory": ("at most", 160, "bytes per group", "(BIGINT key, COUNT): operator state and published view, slope of resident memory"),

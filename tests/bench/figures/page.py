@@ -29,6 +29,8 @@ METHOD = """- A figure is a ratio of two sides measured in one run, one after th
   where every epoch is published on the way, and is kept, as in a server. The clock stops when the last row can be read. What the view holds is compared with what DataFusion
   answers; a difference ends the run.
 - `w1` compares its final rows with DuckDB's. Files are in the page cache.
+- `w1_2workers` leaves one worker the whole machine, where its source has a thread of its own; `w1_2cores` holds each side to as many cores as it
+  has workers (`sched_setaffinity`).
 - Servers have a data folder: an append is on disk before it is answered. Clients run on the same machine and take CPU from the server."""
 
 NOT_COMPARABLE = """- DuckDB and DataFusion answer once and keep nothing that the next row could change; Cenote keeps operator state, publishes a view that

@@ -4,7 +4,7 @@
 use crate::testing::{BIGINT, request, rows_of, run, schema};
 use arrow::array::Int64Array;
 use arrow::array::RecordBatch;
-use cenote_engine::port::{BadRow, Connector, Offsets, SourceBatch, SourceOutput, SourceRequest, StopToken};
+use cenote_engine::port::{BadRow, Connector, Offsets, Source, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use cenote_statestore::Result;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -27,7 +27,7 @@ impl SourceOutput for Sent {
 }
 
 /// A source running on a thread of its own.
-struct Followed {
+pub(super) struct Followed {
     batches: Receiver<SourceBatch>,
     thread: Option<JoinHandle<Result<()>>>,
     stop: StopToken,
@@ -37,10 +37,13 @@ struct Followed {
 
 impl Followed {
     fn start(request: SourceRequest) -> Followed {
+        Followed::run(crate::file::FileConnector.source(request).unwrap())
+    }
+
+    pub(super) fn run(source: Box<dyn Source>) -> Followed {
         let (sender, batches) = channel();
         let stop = StopToken::default();
         let token = stop.clone();
-        let source = crate::file::FileConnector.source(request).unwrap();
         assert!(!source.is_bounded());
         let thread = std::thread::spawn(move || source.run(&mut Sent(sender), &token));
         Followed {
@@ -53,7 +56,7 @@ impl Followed {
     }
 
     /// Waits until `count` rows and bad rows have come, and gives the rows.
-    fn wait_for(&mut self, count: usize) -> Vec<String> {
+    pub(super) fn wait_for(&mut self, count: usize) -> Vec<String> {
         let mut rows = Vec::new();
         let mut seen = 0;
         while seen < count {
@@ -71,7 +74,7 @@ impl Followed {
     }
 
     /// Stops the source and checks that nothing more came.
-    fn end(mut self) -> Offsets {
+    pub(super) fn end(mut self) -> Offsets {
         self.stop.stop();
         self.thread.take().unwrap().join().unwrap().unwrap();
         for batch in self.batches.try_iter() {
@@ -89,7 +92,7 @@ fn asked(path: &Path) -> SourceRequest {
     )
 }
 
-fn append(path: &Path, text: &str) {
+pub(super) fn append(path: &Path, text: &str) {
     let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
 }
