@@ -83,6 +83,11 @@ impl RecoveredTables<'_> {
 }
 
 impl Recovered {
+    /// The log's own name, which no other log has; `None`: there is no log.
+    pub fn log_id(&self) -> Option<String> {
+        self.log.as_ref().map(Log::id)
+    }
+
     /// Reads the log, if there is one, from its start.
     ///
     /// # Arguments

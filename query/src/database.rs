@@ -18,6 +18,7 @@ pub(crate) use read::SIZES_ASKED;
 pub(crate) use state::StateTable;
 
 use crate::catalog::{Catalog, MaterializedView, Object};
+use crate::checkpoints::Checkpointer;
 use crate::outcome::BatchStream;
 use crate::session::Session;
 use crate::source::{Replays, Sources};
@@ -39,6 +40,8 @@ use tokio::sync::watch;
 pub struct DatabaseConfig {
     /// Folder of the write-ahead log; `None`: nothing outlives the process.
     pub data_dir: Option<PathBuf>,
+    /// Folder of checkpoints; `None`: `checkpoints` in that of the data.
+    pub checkpoint_dir: Option<PathBuf>,
     /// Worker threads of the dataflow engine, at least 1.
     pub workers: usize,
     /// Sealed epochs kept readable behind the newest.
@@ -191,6 +194,7 @@ pub struct Database {
     errors: Arc<VersionedTable>,
     sources: Sources,
     replays: Replays,
+    checkpointer: Checkpointer,
 }
 
 impl Database {
@@ -231,6 +235,10 @@ impl Database {
 
     pub(crate) fn replays(&self) -> &Replays {
         &self.replays
+    }
+
+    pub(crate) fn checkpointer(&self) -> &Checkpointer {
+        &self.checkpointer
     }
 
     pub(crate) fn sources(&self) -> &Sources {

@@ -11,6 +11,7 @@ mod arithmetic;
 mod arrays;
 mod casts;
 mod catalog;
+mod checkpoints;
 mod choices;
 mod constants;
 mod constraints;
@@ -76,6 +77,7 @@ mod verify;
 mod walk;
 mod zeros;
 
+pub use checkpoints::CheckpointListing;
 pub use database::*;
 pub use outcome::*;
 pub use parse::{STATEMENT_BYTES_MAX, Statement, parse_script};

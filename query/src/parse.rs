@@ -7,6 +7,7 @@
 //! # Not here
 //! Meaning: names, types and plans (`plan`, `ddl`, `dml`).
 
+mod checkpoints;
 mod continued;
 mod cursors;
 mod depth;
@@ -22,6 +23,7 @@ pub(crate) use dialect::Postgres;
 
 use crate::past::{self, Clause};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+pub(crate) use checkpoints::CheckpointStatement;
 pub(crate) use cursors::{CursorStatement, Declaration, Direction};
 use datafusion::sql::sqlparser::ast::{ExprWithAlias, ObjectName, Statement as Ast};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -113,6 +115,8 @@ pub(crate) enum Parsed {
     Cursor(CursorStatement),
     /// A look into a view or its errors.
     Inspect(Inspection),
+    /// CHECKPOINT, CREATE SAVEPOINT, DROP SAVEPOINT.
+    Checkpoint(CheckpointStatement),
     /// `SUBSCRIBE TO name`.
     Subscribe {
         name: ObjectName,
@@ -261,7 +265,9 @@ fn parse_words(text: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -
                 .join(" "),
         )),
         ("create", "sink") | ("drop", "sink") => Err(not_yet("a sink", "sinks are not supported yet")),
-        ("checkpoint", "") => Err(not_yet("a checkpoint", "checkpoints are not supported yet")),
+        ("checkpoint", _) | ("create" | "drop", "savepoint") => {
+            checkpoints::parse(text, tokens).map(Parsed::Checkpoint)
+        }
         ("export", _) => Err(not_yet("EXPORT", "exports are not supported yet")),
         _ => {
             let (tokens, clauses) = take_as_of(tokens)?;

@@ -1,5 +1,6 @@
 //! One client's session: settings, open transaction, statements.
 
+mod checkpoints;
 mod commitment;
 mod cursors;
 mod definitions;
@@ -182,6 +183,7 @@ impl Session {
             Parsed::Subscribe { name, snapshot, from } => self.subscribe(name, *snapshot, *from),
             Parsed::Cursor(of) => self.cursor(statement, of, parameters).await,
             Parsed::Inspect(inspection) => self.inspect(inspection).await,
+            Parsed::Checkpoint(of) => self.checkpoint(of).await,
             Parsed::Show(words) => {
                 let rows = crate::show::rows(&self.database, words).await?;
                 Ok(fixed_rows(rows, "SHOW"))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 enum Listing {
     Objects(&'static str),
     State,
+    Checkpoints,
     Create(String),
 }
 
@@ -25,13 +26,7 @@ fn listing(words: &str) -> Result<Listing> {
         ["state"] => Listing::State,
         ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
         ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
-        ["checkpoints"] => {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "SQL-0008",
-                "cannot show checkpoints: not supported yet",
-            ));
-        }
+        ["checkpoints"] => Listing::Checkpoints,
         _ => {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -39,7 +34,7 @@ fn listing(words: &str) -> Result<Listing> {
                 format!("cannot show \"{words}\": there is no such list"),
             )
             .sqlstate("42601")
-            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE or CREATE <object>"));
+            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS or CREATE <object>"));
         }
     })
 }
@@ -58,6 +53,7 @@ pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
     Ok(match listing(words)? {
         Listing::Objects(_) => text_columns(&["name"]),
         Listing::State => text_columns(&["view", "operator", "table"]),
+        Listing::Checkpoints => crate::checkpoints::table(Vec::new())?.schema(),
         Listing::Create(_) => text_columns(&["name", "create_statement"]),
     })
 }
@@ -66,6 +62,7 @@ pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
 pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<RecordBatch> {
     let catalog = database.catalog();
     let rows: Vec<Vec<String>> = match listing(words)? {
+        Listing::Checkpoints => return crate::checkpoints::table(database.checkpoints().await?),
         Listing::Objects(kind) => {
             let named = catalog.objects().filter(|object| object.kind() == kind);
             named.map(|object| vec![object.name().to_string()]).collect()

@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All system tables.
-pub(crate) const TABLES: [&str; 11] = [
+pub(crate) const TABLES: [&str; 12] = [
+    "checkpoints",
     "connector_options",
     "errors",
     "epochs",
@@ -26,7 +27,7 @@ pub(crate) const TABLES: [&str; 11] = [
 ];
 
 /// System tables that are promised and not there yet.
-const PROMISED: [&str; 3] = ["checkpoints", "sinks", "watermarks"];
+const PROMISED: [&str; 2] = ["sinks", "watermarks"];
 
 /// Refuses names that are no system table's.
 ///
@@ -86,6 +87,7 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
         "settings" => settings(view),
         "functions" => functions(view),
         "connector_options" => connector_options(view),
+        "checkpoints" => crate::checkpoints::table(view.database.checkpoints().await?).map(Some),
         _ => Ok(None),
     }
 }

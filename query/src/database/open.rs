@@ -5,6 +5,7 @@ use crate::catalog::{
     Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
     errors_schema, offsets_schema,
 };
+use crate::checkpoints::Checkpointer;
 use crate::source::{Replays, Sources};
 use arrow::datatypes::Schema;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
@@ -54,6 +55,9 @@ impl Database {
             &[(ERRORS, errors.clone())],
             |_, text, tables| definitions.take(text, tables, &retention, config.transient_tables),
         )?;
+        let in_data_dir = || config.data_dir.as_ref().map(|dir| dir.join("checkpoints"));
+        let folder = config.checkpoint_dir.clone().or_else(in_data_dir);
+        let checkpointer = Checkpointer::new(folder, recovered.log_id());
         let engine = recovered.start()?;
         let planner = crate::plan::base_state(&config)?;
         let database = Arc::new(Database {
@@ -66,6 +70,7 @@ impl Database {
             errors,
             sources: Sources::default(),
             replays: Replays::default(),
+            checkpointer,
         });
         database.rebuild(definitions).await?;
         Ok(database)

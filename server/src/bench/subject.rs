@@ -32,6 +32,7 @@ impl Subject {
         connectors.register(feed.clone());
         let database = Database::open(DatabaseConfig {
             data_dir: None,
+            checkpoint_dir: None,
             workers,
             retain_epochs,
             retain_time: Duration::ZERO,

@@ -197,6 +197,7 @@ fn reads_once(statements: &[Statement]) -> bool {
 fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
     DatabaseConfig {
         data_dir: options.data_dir.clone(),
+        checkpoint_dir: None,
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
         retain_time: Duration::ZERO,

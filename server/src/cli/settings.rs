@@ -3,6 +3,8 @@
 //! [`ServeOptions`] is the one table of options: clap reads flags and environment variables into it, serde
 //! the file, and both know an option by the same name.
 
+mod place;
+
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
 use cenote_connectors::registry;
@@ -33,6 +35,9 @@ pub struct ServeOptions {
     /// Folder of tables and catalog [default: ./cenote-data]
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints [default: `checkpoints` in the data folder]
+    #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
+    pub checkpoint_url: Option<String>,
     /// Address of the HTTP door; port 0 picks a free one, `off` closes it [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", env = "CENOTE_HTTP")]
     pub http: Option<String>,
@@ -100,6 +105,7 @@ impl ServeOptions {
             self,
             other,
             data_dir,
+            checkpoint_url,
             http,
             pg,
             flight,
@@ -155,6 +161,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Connections of the PostgreSQL door.
     pub pg_connections: usize,
+    /// Folder of checkpoints, if it is not in that of the data.
+    pub checkpoint_dir: Option<PathBuf>,
     options: ServeOptions,
 }
 
@@ -199,6 +207,7 @@ impl Settings {
             log: options.log.clone().unwrap_or_else(|| "info".into()),
             limits,
             pg_connections: connections,
+            checkpoint_dir: options.checkpoint_url.as_deref().map(place::folder_of).transpose()?,
             options,
         })
     }
@@ -214,6 +223,7 @@ impl Settings {
                     .clone()
                     .unwrap_or_else(|| PathBuf::from("./cenote-data")),
             ),
+            checkpoint_dir: self.checkpoint_dir.clone(),
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),

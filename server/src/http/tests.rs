@@ -29,6 +29,7 @@ pub fn limits() -> Limits {
 pub async fn database() -> Arc<Database> {
     let config = DatabaseConfig {
         data_dir: None,
+        checkpoint_dir: None,
         workers: 1,
         retain_epochs: 16,
         retain_time: Duration::from_secs(10),

@@ -2,7 +2,7 @@
 
 use super::VersionedTable;
 use super::shard::Shard;
-use crate::{Changes, Epoch, Pin, Result};
+use crate::{Changes, Epoch, Pin, Result, Weights};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::ops::Range;
@@ -77,6 +77,37 @@ impl Scan {
             let slots = self.next_slots(rows_max)?;
             if let Some((columns, count)) = slots {
                 return Ok(Some(Changes::batch(self.schema.clone(), columns, count)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next rows, each once and with its multiplicity. Not to be mixed with [`Scan::next_batch`].
+    ///
+    /// # Returns
+    /// At most `rows_max` rows, at least one; `None` at the end.
+    ///
+    /// # Errors
+    /// As of [`Scan::next_batch`].
+    pub fn next_weighted(&mut self, rows_max: usize) -> Result<Option<Changes>> {
+        while self.shard < self.end_shard {
+            let table = self.table.clone();
+            let shard = table.shards[self.shard].read();
+            shard.check(self.pin.epoch())?;
+            let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+            let (mut places, mut weights) = (Vec::new(), Vec::new());
+            while self.slot < end && places.len() < rows_max {
+                if let Some(version) = shard.version_at(self.slot, self.pin.epoch()) {
+                    places.push(version.place);
+                    weights.push(version.weight);
+                }
+                self.slot += 1;
+            }
+            self.leave_at_end(&shard);
+            if !places.is_empty() {
+                let columns = shard.gather(&self.projection, &places)?;
+                let rows = Changes::batch(self.schema.clone(), columns, places.len())?;
+                return Ok(Some(Changes::new(rows, Weights::Each(weights))));
             }
         }
         Ok(None)
