@@ -65,8 +65,8 @@ pub(crate) enum Request {
         peeks: Vec<PeekRequest>,
         reply: oneshot::Sender<Epoch>,
     },
-    /// Batches of sources are not to wait for views any longer.
-    Flush,
+    /// Batches of sources are not to wait for views any longer; answered with the epoch of the last of them.
+    Flush(oneshot::Sender<Epoch>),
     Sizes {
         view: CollectionId,
         reply: mpsc::UnboundedSender<crate::worker::OperatorSizes>,
@@ -188,7 +188,7 @@ impl Committer {
             self.put(next, &mut group);
         }
         let flushes = group.iter().any(|request| match request {
-            Request::Flush | Request::Shutdown => true,
+            Request::Flush(_) | Request::Shutdown => true,
             Request::Commit { commit, .. } => commit.is_barrier(),
             _ => false,
         });
@@ -259,7 +259,9 @@ impl Committer {
                         })
                     });
                 }
-                Request::Flush => {}
+                Request::Flush(reply) => {
+                    let _ = reply.send(self.epoch);
+                }
                 Request::Shutdown => go_on = false,
             }
         }

@@ -350,17 +350,22 @@ impl SourceFeed {
 
     /// Waits until everything handed over is committed, or taken by the views where it is sealed later.
     ///
+    /// # Returns
+    /// The epoch from which on all of it can be read, once that is visible.
+    ///
     /// # Errors
     /// A commit was refused, or the engine has stopped.
-    pub fn drain(&self) -> Result<()> {
-        self.requests.send(Request::Flush).map_err(|_| stopped())?;
+    pub fn drain(&self) -> Result<Epoch> {
+        let (reply, epoch) = oneshot::channel();
+        self.requests.send(Request::Flush(reply)).map_err(|_| stopped())?;
         for _ in 0..SOURCE_BATCHES_MAX {
             self.places.recv().map_err(|_| stopped())?;
         }
         (0..SOURCE_BATCHES_MAX).for_each(|_| {
             let _ = self.free.try_send(());
         });
-        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+        let epoch = epoch.blocking_recv().map_err(|_| stopped())?;
+        self.failure.get().map_or(Ok(epoch), |error| Err(error.clone()))
     }
 }
 

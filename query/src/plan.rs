@@ -274,6 +274,11 @@ impl ReadView {
         Some(fixed_table(columns, rows))
     }
 
+    /// The epoch of everything that it reads.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.pin.epoch()
+    }
+
     /// Makes readable what a statement names beyond tables at this view's epoch: other epochs, and state tables.
     /// These are read here, all at one epoch, which becomes the view's.
     pub(crate) async fn with_named(mut self, ast: &Ast) -> Result<ReadView> {

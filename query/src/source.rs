@@ -53,6 +53,8 @@ pub struct SourceProgress {
     bytes_expected: AtomicU64,
     failure: OnceLock<Error>,
     finished: watch::Sender<bool>,
+    /// From this epoch on all that it has read can be read; known once it is finished.
+    end: AtomicU64,
 }
 
 impl Running {
@@ -81,6 +83,7 @@ impl SourceProgress {
             bytes_expected: AtomicU64::new(0),
             failure: OnceLock::new(),
             finished: watch::Sender::new(false),
+            end: AtomicU64::new(0),
         }
     }
 
@@ -109,9 +112,9 @@ impl SourceProgress {
         self.failure.get()
     }
 
-    /// Whether it has been read to its end, or failed.
-    pub fn is_finished(&self) -> bool {
-        *self.finished.borrow()
+    /// Whether it has been read to its end, or failed, and all that came of it can be read at `epoch`.
+    pub fn is_finished_at(&self, epoch: Epoch) -> bool {
+        *self.finished.borrow() && self.end.load(Ordering::Acquire) <= epoch.0
     }
 }
 
@@ -311,7 +314,10 @@ impl Database {
                     let ran = source.run(&mut output, &running_stop);
                     // What it has handed over is committed before anybody hears of its end.
                     let drained = output.feed.drain();
-                    ran.and(drained)
+                    if let Ok(epoch) = &drained {
+                        running_progress.end.store(epoch.0, Ordering::Release);
+                    }
+                    ran.and(drained.map(drop))
                 };
                 let panicked = |_| Err(Error::bug("the source panicked: what it says is in the log"));
                 let result = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked);

@@ -153,7 +153,8 @@ fn tables(view: &ReadView) -> Result<Option<RecordBatch>> {
 
 fn sources(view: &ReadView) -> Result<Option<RecordBatch>> {
     let progress = view.database.sources().progress();
-    let status = |source: &crate::source::SourceProgress| match (source.failure(), source.is_finished()) {
+    let epoch = view.epoch();
+    let status = |source: &crate::source::SourceProgress| match (source.failure(), source.is_finished_at(epoch)) {
         (Some(_), _) => "failed",
         (None, true) => "finished",
         (None, false) => "running",

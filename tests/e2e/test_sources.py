@@ -107,3 +107,15 @@ def test_a_script_asks_one_file_several_questions(tmp_path):
     done = cenote("run", "-e", script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ['{"n":100}', '{"s":4950}', '{"w":"w0","s":1683}', '{"w":"w1","s":1617}', '{"w":"w2","s":1650}']
+
+
+def test_all_rows_of_a_source_are_there_once_it_is_told_as_finished(fresh):
+    """Also where views take their time: the status is read at an epoch, as the rows are."""
+    server = fresh(workers=2)
+    (server.cwd / "many.ndjson").write_text("".join(f'{{"n": {n}}}\n' for n in range(200_000)))
+    with server.connect() as db:
+        for turn in range(10):
+            db.execute(f"CREATE TABLE t{turn} (n BIGINT) WITH (connector = 'file', format = 'json', path = 'many.ndjson')")
+            db.execute(f"CREATE MATERIALIZED VIEW v{turn} AS SELECT n % 50000 AS g, count(*) AS n, array_agg(n) AS ns FROM t{turn} GROUP BY 1")
+            server.ask_until(lambda c: c.execute("SELECT 1 FROM cenote_catalog.sources WHERE name = %s AND status = 'finished'", (f"t{turn}",)).fetchone())
+            assert db.execute(f"SELECT (SELECT count(*) FROM t{turn}), (SELECT sum(n)::bigint FROM v{turn})").fetchone() == (200_000, 200_000)
