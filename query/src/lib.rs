@@ -9,6 +9,7 @@
 
 mod arithmetic;
 mod arrays;
+mod attached;
 mod casts;
 mod catalog;
 mod choices;
@@ -76,6 +77,7 @@ mod verify;
 mod walk;
 mod zeros;
 
+pub use attached::{AttachedBatches, AttachedTable};
 pub use database::*;
 pub use outcome::*;
 pub use parse::{STATEMENT_BYTES_MAX, Statement, parse_script};
