@@ -64,8 +64,10 @@ impl Store {
     /// `Invalid`: the folder, or a checkpoint in it, belongs to another server. `Corrupt`: the file that names the owner is damaged.
     pub fn open(blobs: Arc<dyn Blobs>, server: &str, software: &str) -> Result<Store> {
         let checkpoints = Checkpoints::new(blobs);
-        let mut progress = Progress::default();
-        progress.last_id = checkpoints.folders()?.into_iter().max();
+        let mut progress = Progress {
+            last_id: checkpoints.folders()?.into_iter().max(),
+            ..Progress::default()
+        };
         for (id, manifest) in checkpoints.all()? {
             if let Ok(manifest) = &manifest {
                 check_owner(&checkpoints, &manifest.server, server)?;
