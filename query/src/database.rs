@@ -17,6 +17,7 @@ pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;
 pub(crate) use state::StateTable;
 
+use crate::attached::Attached;
 use crate::catalog::{Catalog, MaterializedView, Object};
 use crate::checkpoints::Checkpointer;
 use crate::outcome::BatchStream;
@@ -192,6 +193,7 @@ pub struct Database {
     changing: Arc<tokio::sync::Mutex<()>>,
     planner: SessionState,
     errors: Arc<VersionedTable>,
+    attached: std::sync::OnceLock<Attached>,
     sources: Sources,
     replays: Replays,
     checkpointer: Checkpointer,
@@ -222,6 +224,10 @@ impl Database {
 
     pub(crate) fn config(&self) -> &DatabaseConfig {
         &self.config
+    }
+
+    pub(crate) fn attached_cell(&self) -> &std::sync::OnceLock<Attached> {
+        &self.attached
     }
 
     pub(crate) fn planner(&self) -> &SessionState {

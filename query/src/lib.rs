@@ -9,6 +9,7 @@
 
 mod arithmetic;
 mod arrays;
+mod attached;
 mod casts;
 mod catalog;
 mod checkpoints;
@@ -77,6 +78,7 @@ mod verify;
 mod walk;
 mod zeros;
 
+pub use attached::{AttachedBatches, AttachedTable};
 pub use checkpoints::CheckpointListing;
 pub use database::*;
 pub use outcome::*;

@@ -207,7 +207,9 @@ impl ReadView {
             .build();
         // The time that now() stands for in this statement.
         state.mark_start_execution();
-        let registered = state.register_udf(Arc::new(crate::functions::cenote_epoch(self.pin.epoch())));
+        let attached = self.database.attached_cell().get();
+        let epoch = attached.map_or(self.pin.epoch(), |attached| attached.epoch);
+        let registered = state.register_udf(Arc::new(crate::functions::cenote_epoch(epoch)));
         debug_assert!(registered.is_ok(), "a session's functions can be added to");
         state
     }
@@ -287,7 +289,8 @@ impl ReadView {
         }
         let mut names = BTreeSet::new();
         for (schema, name) in named_relations(ast) {
-            if schema.as_deref() == Some(STATE_SCHEMA) && self.catalog.kept_state(&name).is_none() {
+            let is_attached = self.database.attached_table(STATE_SCHEMA, &name).is_some();
+            if schema.as_deref() == Some(STATE_SCHEMA) && !is_attached && self.catalog.kept_state(&name).is_none() {
                 names.insert(name);
             }
         }

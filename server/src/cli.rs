@@ -6,6 +6,7 @@
 //! 3. Every option has an environment variable `CENOTE_...`.
 
 mod interrupt;
+mod offline;
 mod output;
 mod progress;
 pub(crate) mod promised;
@@ -35,7 +36,8 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   cenote run -e \"SELECT 1 AS one\"       run a script in this process
   cenote serve --data-dir ./cenote-data  start the server
-  cenote state ls                        list what a server's state holds")]
+  cenote state ls                        list what a server's state holds
+  cenote verify ckpt                     check the checkpoints in a folder")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -55,9 +57,7 @@ enum Command {
     /// Named checkpoints that are kept until dropped (not supported yet)
     #[command(after_help = "Example:\n  cenote savepoint create before_upgrade")]
     Savepoint(promised::Arguments),
-    /// Check a data directory or a checkpoint for damage (not supported yet)
-    #[command(after_help = "Example:\n  cenote verify ./cenote-data")]
-    Verify(promised::Arguments),
+    Verify(offline::VerifyOptions),
     /// Recorded input of the flight recorder (not supported yet)
     #[command(after_help = "Example:\n  cenote capture ls")]
     Capture(promised::Arguments),
@@ -75,11 +75,11 @@ pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(options) => on_deep_stack(|| run::run(options)),
         Command::Serve(options) => on_deep_stack(|| serve::serve(*options)),
-        Command::State(options) => state::state(options),
+        Command::State(options) => on_deep_stack(|| state::state(options)),
         Command::Sql(_) => promised::refuse("sql"),
         Command::Checkpoint(_) => promised::refuse("checkpoint"),
         Command::Savepoint(_) => promised::refuse("savepoint"),
-        Command::Verify(_) => promised::refuse("verify"),
+        Command::Verify(options) => offline::verify(&options),
         Command::Capture(_) => promised::refuse("capture"),
         Command::Replay(_) => promised::refuse("replay"),
         Command::Why(_) => promised::refuse("why"),
@@ -88,6 +88,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.code() == output::CLOSED => ExitCode::SUCCESS,
+        Err(error) if error.code() == offline::DIFFERENT => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{}", error.render());
             ExitCode::FAILURE

@@ -25,6 +25,7 @@ from harness import Server, binary, http_request
 from harness.errors import cases, registry
 
 ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINTS = ROOT / "tests" / "golden" / "checkpoints" / "v1"
 WAYS = ("sql", "script", "http", "cli", "file", "play")
 
 
@@ -73,7 +74,7 @@ class Stage:
 
     def masked(self, text):
         """Without what differs from run to run: folders, addresses, epochs, processes."""
-        for path, name in ((self.server.data, "<data>"), (self.server.cwd, "<folder>")):
+        for path, name in ((self.server.data, "<data>"), (self.server.cwd, "<folder>"), (CHECKPOINTS, "<checkpoints>")):
             text = text.replace(str(path.resolve()), name).replace(str(path), name)
         text = re.sub(r"127\.0\.0\.1:\d+", "<address>", text)
         text = re.sub(r"\b((?:first )?epochs?:? |newest: (?:epoch )?|kept: epoch )\d+", r"\1<n>", text)
@@ -91,7 +92,9 @@ class Stage:
         return self.masked(said if said is not None else "nothing was told").rstrip()
 
     def file(self, name, lines):
-        (self.server.cwd / name).write_text("\n".join(lines) + "\n")
+        path = self.server.cwd / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
 
     def sql(self, _, lines):
         with self.server.connect() as db:
@@ -132,6 +135,7 @@ class Stage:
 
     def cli(self, rest, lines):
         args = [arg.replace("<url>", self.server.url).replace("<data>", str(self.server.data)).replace("<address>", self.server.url[7:])
+                .replace("<checkpoints>", str(CHECKPOINTS))
                 for arg in shlex.split(rest)]
         done = subprocess.run([binary(), *args], cwd=self.server.cwd, input="\n".join(lines).encode(), capture_output=True, timeout=60)
         return f"exit {done.returncode}\n{done.stderr.decode().rstrip()}" if done.returncode else None

@@ -68,6 +68,7 @@ impl Database {
             changing: Arc::default(),
             planner,
             errors,
+            attached: std::sync::OnceLock::new(),
             sources: Sources::default(),
             replays: Replays::default(),
             checkpointer,

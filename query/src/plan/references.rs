@@ -10,6 +10,9 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 pub(super) fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
     for Relation { schema, name, position } in relations(ast) {
         let schema = schema.as_deref().unwrap_or(PUBLIC);
+        if view.database.attached_table(schema, &name).is_some() {
+            continue;
+        }
         if schema == CATALOG_SCHEMA {
             crate::system::check_name(&name).map_err(|error| error.position(position))?;
         }

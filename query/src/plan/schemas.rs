@@ -74,6 +74,30 @@ impl CatalogProvider for Schemas {
 #[async_trait]
 impl SchemaProvider for Relations {
     fn table_names(&self) -> Vec<String> {
+        let mut names = self.view.database.attached_names(&self.schema);
+        names.extend(self.own_names());
+        names
+    }
+
+    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.view.database.attached_table(&self.schema, name) {
+            return Ok(Some(Arc::new(table.clone())));
+        }
+        match self.schema.as_str() {
+            PUBLIC => self.view.public_table(name).await,
+            CATALOG_SCHEMA => self.view.system_table(name).await,
+            pg_catalog::SCHEMA => Ok(self.view.pg_table(name)),
+            _ => self.view.state_table(name),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.table_names().iter().any(|known| known == name)
+    }
+}
+
+impl Relations {
+    fn own_names(&self) -> Vec<String> {
         match self.schema.as_str() {
             PUBLIC => self
                 .view
@@ -91,18 +115,5 @@ impl SchemaProvider for Relations {
                 .map(|table| table.schema.name)
                 .collect(),
         }
-    }
-
-    async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
-        match self.schema.as_str() {
-            PUBLIC => self.view.public_table(name).await,
-            CATALOG_SCHEMA => self.view.system_table(name).await,
-            pg_catalog::SCHEMA => Ok(self.view.pg_table(name)),
-            _ => self.view.state_table(name),
-        }
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        self.table_names().iter().any(|known| known == name)
     }
 }

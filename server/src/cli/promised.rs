@@ -22,5 +22,5 @@ pub fn refuse(command: &str) -> Result<()> {
         "CLI-0001",
         format!("cannot run `cenote {command}`: not supported yet"),
     )
-    .fact("supported", "run, serve, state ls|get|scan|query|digest, bench"))
+    .fact("supported", "run, serve, state, verify, bench"))
 }

@@ -1,12 +1,14 @@
-//! `cenote state`: what a server's state holds, asked over HTTP.
+//! `cenote state`: what a server's state holds, asked over HTTP, or what a checkpoint holds, read without a server.
 
 mod client;
 
+use super::offline::{self, DIFFERENT, DiffOptions, ExportOptions};
 use super::output::Output;
 use super::progress::Line;
 use crate::encode::{Encoder, Format, Numbers, chunks};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
+use cenote_statestore::checkpoint::Checkpoint;
 use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Args, Subcommand};
 use client::Client;
@@ -14,14 +16,16 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Look at the state of a server: tables, views and the state of operators
+/// Look at state: tables, views and the state of operators, of a server or of a checkpoint
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   cenote state ls --url http://127.0.0.1:8080
   cenote state get by_owner ann
   cenote state scan by_owner --where \"total > 60\" --limit 10 --format table
   cenote state query --sql \"SELECT count(*) FROM by_owner\"
-  cenote state digest by_owner")]
+  cenote state digest by_owner
+  cenote state ls --from ckpt/ID         a checkpoint, no server needed; --from ckpt for the newest
+  cenote state query --from ckpt/ID --sql \"SELECT key_group, count(*) FROM state GROUP BY 1\"")]
 pub struct StateOptions {
     /// Address of the server
     #[arg(
@@ -32,7 +36,7 @@ pub struct StateOptions {
         default_value = "http://127.0.0.1:8080"
     )]
     url: String,
-    /// Read a checkpoint instead of a server (not supported yet)
+    /// Read a checkpoint instead of a server: `ROOT/ID`, or `ROOT` for the newest one
     #[arg(long, global = true, value_name = "PATH")]
     from: Option<PathBuf>,
     /// Read a data directory instead of a server (not supported yet)
@@ -83,45 +87,43 @@ enum StateCommand {
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Write state to files (not supported yet)
-    #[command(after_help = "Example:\n  cenote state export by_owner --format parquet --out by_owner.parquet")]
-    Export(super::promised::Arguments),
-    /// Compare two states (not supported yet)
-    #[command(after_help = "Example:\n  cenote state diff before after")]
-    Diff(super::promised::Arguments),
+    Export(ExportOptions),
+    Diff(DiffOptions),
 }
 
+/// What `get` is asked for.
 #[derive(Args, Debug)]
-struct GetOptions {
+pub struct GetOptions {
     /// `view`, `schema.view` or `cenote_state.table`
-    name: String,
+    pub name: String,
     /// Value of each key column in order; `--` before values that begin with `-`
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
-    key: Vec<String>,
+    pub key: Vec<String>,
     /// Columns that the values are for, instead of the key
     #[arg(long, value_name = "COLUMN", env = "CENOTE_COLUMN", value_delimiter = ',')]
-    column: Vec<String>,
+    pub column: Vec<String>,
 }
 
+/// What `scan` is asked for.
 #[derive(Args, Debug)]
-struct ScanOptions {
+pub struct ScanOptions {
     /// `view`, `schema.view` or `cenote_state.table`
-    name: String,
+    pub name: String,
     /// Columns, separated by commas
     #[arg(long, value_name = "COLUMNS", env = "CENOTE_COLUMNS")]
-    columns: Option<String>,
+    pub columns: Option<String>,
     /// A SQL predicate
     #[arg(long = "where", value_name = "SQL", env = "CENOTE_WHERE")]
-    filter: Option<String>,
+    pub filter: Option<String>,
     /// Rows at most
     #[arg(long, value_name = "N", env = "CENOTE_LIMIT")]
-    limit: Option<u64>,
+    pub limit: Option<u64>,
     /// Read as of this sealed epoch
     #[arg(long, value_name = "EPOCH", env = "CENOTE_EPOCH")]
-    epoch: Option<u64>,
+    pub epoch: Option<u64>,
     /// How rows are printed
     #[arg(long, value_enum, default_value = "ndjson", env = "CENOTE_FORMAT")]
-    format: Format,
+    pub format: Format,
 }
 
 /// Runs the command.
@@ -129,13 +131,16 @@ struct ScanOptions {
 /// # Errors
 /// The server cannot be reached, or what it answered.
 pub fn state(options: StateOptions) -> Result<()> {
-    if options.from.is_some() || options.data_dir.is_some() {
+    if options.data_dir.is_some() {
         return Err(Error::new(
             ErrorKind::Unsupported,
             "CLI-0001",
-            "cannot read state without a server: not supported yet",
+            "cannot read state of a data directory: not supported yet",
         )
-        .attempt("--url URL of a running server"));
+        .attempt("--url URL of a running server, or --from a checkpoint"));
+    }
+    if let Some(path) = &options.from {
+        return of_checkpoint(&offline::open(path)?, options.command);
     }
     let client = Client::new(&options.url);
     let mut output = Output::stdout(Line::default());
@@ -145,8 +150,58 @@ pub fn state(options: StateOptions) -> Result<()> {
         StateCommand::Scan(scan) => read_rows(&client, &scan, &mut output),
         StateCommand::Query { sql, format } => query(&client, &sql, format, &mut output),
         StateCommand::Digest { names } => digest(&client, names, &mut output),
-        StateCommand::Export(_) => super::promised::refuse("state export"),
-        StateCommand::Diff(_) => super::promised::refuse("state diff"),
+        StateCommand::Export(_) => no_server_yet("export"),
+        StateCommand::Diff(_) => no_server_yet("diff"),
+    }
+}
+
+/// What a server cannot be asked yet, and a checkpoint can.
+fn no_server_yet(command: &str) -> Result<()> {
+    let message = format!("cannot run `cenote state {command}` on a server: not supported yet");
+    Err(Error::new(ErrorKind::Unsupported, "CLI-0001", message).attempt("--from ROOT/ID of a checkpoint"))
+}
+
+fn of_checkpoint(checkpoint: &Checkpoint, command: StateCommand) -> Result<()> {
+    let mut output = Output::stdout(Line::default());
+    match command {
+        StateCommand::Ls { format } => offline::list(checkpoint, format, &mut output),
+        StateCommand::Get(get) => {
+            get.check()?;
+            offline::look_up(checkpoint, &get, &mut output)
+        }
+        StateCommand::Scan(scan) => offline::scan(checkpoint, &scan, &mut output),
+        StateCommand::Query { sql, format } => offline::query(checkpoint, &sql, format, &mut output),
+        StateCommand::Digest { names } => offline::digest(checkpoint, names, &mut output),
+        StateCommand::Export(options) => offline::export(checkpoint, &options),
+        StateCommand::Diff(options) => {
+            let to = offline::open(&options.to)?;
+            match offline::diff(checkpoint, &to, &options, &mut output)? {
+                0 => Ok(()),
+                count => Err(Error::new(
+                    ErrorKind::Invalid,
+                    DIFFERENT,
+                    format!("{count} differences"),
+                )),
+            }
+        }
+    }
+}
+
+impl GetOptions {
+    /// Whether there is a value for each column.
+    fn check(&self) -> Result<()> {
+        match self.column.is_empty() || self.column.len() == self.key.len() {
+            true => Ok(()),
+            false => Err(GetOptions::miscounted(&self.name, self.column.len(), self.key.len())),
+        }
+    }
+
+    /// Columns and values of a key differ in number.
+    pub fn miscounted(name: &str, columns: usize, values: usize) -> Error {
+        let message = format!("cannot look up a key of `{name}`: columns and values differ in number");
+        Error::new(ErrorKind::Invalid, "CLI-0012", message)
+            .fact("columns", columns)
+            .fact("values", values)
     }
 }
 
@@ -213,7 +268,8 @@ fn list(client: &Client, format: Format, output: &mut Output) -> Result<()> {
     print(format, &batch.schema(), [Ok(batch)].into_iter(), output)
 }
 
-fn print(
+/// Prints batches in a format.
+pub fn print(
     format: Format,
     schema: &SchemaRef,
     batches: impl Iterator<Item = Result<RecordBatch>>,
@@ -232,18 +288,7 @@ fn print(
 }
 
 fn look_up(client: &Client, get: &GetOptions, output: &mut Output) -> Result<()> {
-    if !get.column.is_empty() && get.column.len() != get.key.len() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            "CLI-0012",
-            format!(
-                "cannot look up a key of `{}`: columns and values differ in number",
-                get.name
-            ),
-        )
-        .fact("columns", get.column.len())
-        .fact("values", get.key.len()));
-    }
+    get.check()?;
     let mut path = client::path(&["api", "v1", "queryable_state", &get.name]);
     path.push_str("?numbers=raw");
     for (index, value) in get.key.iter().enumerate() {

@@ -100,6 +100,7 @@ pub fn garbage(facts: &Facts<'_>) -> Garbage {
         .chain(facts.in_flight.iter().flat_map(|writer| &writer.files))
         .map(String::as_str)
         .collect();
+    let is_kept = |id: &CheckpointId| kept.iter().any(|kept| kept.id == *id);
     let mut garbage = Garbage::default();
     for found in facts.found {
         let path = &found.path;
@@ -107,12 +108,12 @@ pub fn garbage(facts: &Facts<'_>) -> Garbage {
             None if is_abandoned(path) => garbage.files.push(path.clone()),
             None => {}
             Some(id) if in_flight.contains(&id) || needed.contains(path.as_str()) => {}
-            Some(id) if path.as_str() == format!("{id}/{}", manifest::NAME) => {
+            Some(id) if path.as_str() == format!("{id}/{}", manifest::NAME) => match published.get(&id) {
+                Some(_) if is_kept(&id) => {}
+                Some(_) => garbage.manifests.push(path.clone()),
                 // Of a manifest that is not among the facts nothing is known: it stays.
-                if published.contains(&id) && !kept.iter().any(|kept| kept.id == id) {
-                    garbage.manifests.push(path.clone());
-                }
-            }
+                None => {}
+            },
             Some(_) => garbage.files.push(path.clone()),
         }
     }

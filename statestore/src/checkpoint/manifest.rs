@@ -213,6 +213,14 @@ impl TableEntry {
         readable_name(&self.schema, &self.name)
     }
 
+    /// A name for a file of it that every file system takes.
+    pub fn file_name(&self) -> String {
+        match self.schema.as_str() {
+            "public" => names::escaped(&self.name),
+            schema => format!("{}.{}", names::escaped(schema), names::escaped(&self.name)),
+        }
+    }
+
     /// Its columns.
     pub fn table_schema(&self) -> SchemaRef {
         schema_of(&self.columns)

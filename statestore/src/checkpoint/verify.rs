@@ -1,8 +1,8 @@
 //! Everything that is wrong with a checkpoint, in one go.
 
+use super::listing::Checkpoint;
 use super::manifest::{PartEntry, TableEntry};
 use super::read::check_bytes;
-use super::store::Checkpoint;
 use crate::{Error, ErrorKind, Result};
 
 /// What was checked, and what is wrong.

@@ -16,11 +16,12 @@ use serde_json::Value;
 
 use super::blobs::BlobPath;
 use super::identity::{CheckpointId, now_ms, rfc3339};
+use super::listing::{manifest_path, place};
 use super::manifest::{
     BucketEntry, FORMAT_NAME, KeyGroups, Kind, Manifest, PartEntry, PartKind, TableEntry, check_coverage,
 };
 use super::part::{ENDING, PartFile};
-use super::store::{Shared, manifest_path, place};
+use super::store::Shared;
 use super::table::TableState;
 use super::{document, fault, names};
 use crate::{Epoch, Error, ErrorKind, Result, hash_rows, key_group};

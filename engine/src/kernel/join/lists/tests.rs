@@ -5,7 +5,7 @@ use crate::rows::{Random, with_seeds};
 
 /// A hash that few rows share in full, and many in the bits that are not kept.
 fn hash_of_row(row: u64) -> u64 {
-    (row / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0x1f | row % 3
+    (row / 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0x1f | (row % 3)
 }
 
 /// Adds and removes rows of several keys; `reach`: about how long lists become.

@@ -1,0 +1,134 @@
+//! Tables from outside that a database shows beside its own: those of a checkpoint that is looked at without a server.
+//!
+//! # Not here
+//! Where their rows come from, and which name they have: whoever attaches them.
+
+use crate::database::Database;
+use crate::provider::outside;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use cenote_statestore::{Epoch, Result};
+use datafusion::catalog::{Session as PlanSession, TableProvider};
+use datafusion::error::Result as PlanResult;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::stream;
+use std::fmt;
+use std::sync::Arc;
+
+/// Batches of a table, read as they are taken.
+pub type AttachedBatches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+
+/// One table from outside.
+#[derive(Clone)]
+pub struct AttachedTable {
+    /// The schema that its name is in.
+    pub schema_name: String,
+    /// Its name there.
+    pub name: String,
+    /// Its columns.
+    pub columns: SchemaRef,
+    /// Starts reading it; may be called several times.
+    pub read: Arc<dyn Fn() -> Result<AttachedBatches> + Send + Sync>,
+}
+
+/// All tables from outside, and the epoch that they are of.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    tables: Vec<AttachedTable>,
+    pub(crate) epoch: Epoch,
+}
+
+impl fmt::Debug for AttachedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AttachedTable({}.{})", self.schema_name, self.name)
+    }
+}
+
+impl Database {
+    /// Shows tables from outside, all of one epoch, which queries are answered as of. For a database of its own: its other
+    /// tables would be of other epochs.
+    ///
+    /// # Panics
+    /// If there are such tables already.
+    pub fn attach(&self, tables: Vec<AttachedTable>, epoch: Epoch) {
+        let is_first = self.attached_cell().set(Attached { tables, epoch }).is_ok();
+        assert!(is_first, "tables are attached once");
+    }
+
+    pub(crate) fn attached_table(&self, schema: &str, name: &str) -> Option<&AttachedTable> {
+        let mut tables = self.attached_cell().get()?.tables.iter();
+        tables.find(|table| table.schema_name == schema && table.name == name)
+    }
+
+    /// Names of the tables from outside in a schema.
+    pub(crate) fn attached_names(&self, schema: &str) -> Vec<String> {
+        let tables = self
+            .attached_cell()
+            .get()
+            .into_iter()
+            .flat_map(|attached| &attached.tables);
+        let here = tables.filter(|table| table.schema_name == schema);
+        here.map(|table| table.name.clone()).collect()
+    }
+}
+
+#[async_trait]
+impl TableProvider for AttachedTable {
+    fn schema(&self) -> SchemaRef {
+        self.columns.clone()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _session: &dyn PlanSession,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.columns.fields().len()).collect();
+        let projection = projection.cloned().unwrap_or(all);
+        let schema = Arc::new(self.columns.project(&projection)?);
+        let partition: Arc<dyn PartitionStream> = Arc::new(AttachedRead {
+            table: self.clone(),
+            schema: schema.clone(),
+            projection,
+        });
+        let exec = StreamingTableExec::try_new(schema, vec![partition], None, [], false, limit)?;
+        Ok(Arc::new(exec))
+    }
+}
+
+#[derive(Debug)]
+struct AttachedRead {
+    table: AttachedTable,
+    schema: SchemaRef,
+    projection: Vec<usize>,
+}
+
+impl PartitionStream for AttachedRead {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let projection = self.projection.clone();
+        let batches: AttachedBatches = match (self.table.read)() {
+            Ok(batches) => batches,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        };
+        let projected = batches.map(move |batch| Ok(batch.map_err(outside)?.project(&projection)?));
+        Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            stream::iter(projected),
+        ))
+    }
+}

@@ -1,0 +1,121 @@
+//! Tools that read a checkpoint without a server: `cenote state ... --from`, `cenote verify`.
+//!
+//! # Rules kept here
+//! 1. Everything that is read was checked; what is damaged is named, and an older checkpoint is never taken in its place unasked.
+//! 2. Names, formats and digests are those of a live server.
+//!
+//! # Not here
+//! The format of checkpoints, and merging their parts: `cenote_statestore::checkpoint`.
+
+mod diff;
+mod export;
+mod inventory;
+mod list;
+mod look_up;
+mod query;
+mod rows;
+mod verify;
+
+pub use diff::{DIFFERENT, DiffOptions, diff};
+pub use export::{ExportOptions, export};
+pub use list::list;
+pub use look_up::look_up;
+pub use query::{query, scan};
+pub use verify::{VerifyOptions, verify};
+
+use super::output::Output;
+use cenote_statestore::checkpoint::{Checkpoint, CheckpointId, Checkpoints, Depth, KeyGroups, LocalDisk, TableEntry};
+use cenote_statestore::{Digest, Error, ErrorKind, Result, Weights};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A place that was given: one checkpoint, or a folder of them.
+enum Place<'a> {
+    One(&'a Path, &'a str),
+    Folder(&'a Path),
+}
+
+/// What a path names. A checkpoint's folder has a name that nothing else has.
+fn place(path: &Path) -> Place<'_> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name.filter(|name| CheckpointId::parse(name).is_some()) {
+        Some(name) => {
+            let root = path.parent().filter(|root| !root.as_os_str().is_empty());
+            Place::One(root.unwrap_or(Path::new(".")), name)
+        }
+        None => Place::Folder(path),
+    }
+}
+
+fn checkpoints(root: &Path) -> Checkpoints {
+    Checkpoints::new(Arc::new(LocalDisk::new(root)))
+}
+
+/// Opens the checkpoint at a path: `ROOT/ID`, or `ROOT` for the newest one.
+///
+/// # Errors
+/// There is none; it is damaged; or the newest one is, and an older one was not asked for.
+pub fn open(path: &Path) -> Result<Checkpoint> {
+    match place(path) {
+        Place::One(root, id) => checkpoints(root).open(id),
+        Place::Folder(root) => newest(root),
+    }
+}
+
+fn newest(root: &Path) -> Result<Checkpoint> {
+    let found = checkpoints(root).newest_whole(Depth::Lengths)?;
+    let shown = root.display();
+    let Some((id, reason)) = found.damaged.first() else {
+        return found.whole.ok_or_else(|| none_there(root));
+    };
+    let message = format!("cannot take the newest checkpoint of `{shown}`: {id} is damaged");
+    let error = Error::new(ErrorKind::Corrupt, "CLI-0017", message).fact("damage", reason);
+    Err(match found.whole {
+        Some(older) => error.attempt(format!(
+            "--from {shown}/{} for the newest one that is whole",
+            older.manifest().id()
+        )),
+        None => error.attempt("restore the file from a copy: no older checkpoint is whole"),
+    })
+}
+
+fn none_there(root: &Path) -> Error {
+    let message = format!("cannot read `{}`: there is no checkpoint in it", root.display());
+    Error::new(ErrorKind::Invalid, "CLI-0016", message)
+        .sqlstate("02000")
+        .attempt("--from ROOT/ID, where ROOT is the folder of --checkpoint-url")
+}
+
+/// Prints `digest  rows  name` of tables; of all when none is named.
+///
+/// # Errors
+/// A table is not there, or a file is damaged.
+pub fn digest(checkpoint: &Checkpoint, names: Vec<String>, output: &mut Output) -> Result<()> {
+    let all = || {
+        checkpoint
+            .manifest()
+            .tables
+            .iter()
+            .map(TableEntry::readable_name)
+            .collect()
+    };
+    let names: Vec<String> = if names.is_empty() { all() } else { names };
+    for name in &names {
+        let mut digest = Digest::default();
+        for changes in checkpoint.read_table(name, KeyGroups::ALL)? {
+            let (rows, weights) = changes?.into_parts();
+            let weights = match weights {
+                Weights::All(1) => None,
+                Weights::All(weight) => Some(vec![weight; rows.num_rows()]),
+                Weights::Each(each) => Some(each),
+            };
+            digest.update(&rows, weights.as_deref())?;
+        }
+        let line = format!("{}  {}  {name}\n", digest.finish_hex(), digest.rows());
+        output.buffer().extend_from_slice(line.as_bytes());
+    }
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests;

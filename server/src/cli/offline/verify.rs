@@ -1,0 +1,97 @@
+//! `cenote verify`: everything that is wrong with a checkpoint, or with all checkpoints of a folder.
+
+use super::{Place, checkpoints, none_there, place};
+use cenote_statestore::checkpoint::{CheckpointId, Checkpoints, Verified};
+use cenote_statestore::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+
+/// Check a checkpoint for damage: every length, every checksum, every row
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cenote verify ckpt/ID    one checkpoint
+  cenote verify ckpt       all checkpoints of a folder")]
+pub struct VerifyOptions {
+    /// `ROOT/ID` for one checkpoint, `ROOT` for all in it
+    #[arg(value_name = "PATH", env = "CENOTE_PATH")]
+    path: PathBuf,
+}
+
+/// Prints a line for each checkpoint that is whole, and one for each thing that is wrong.
+///
+/// # Errors
+/// `Corrupt`: something is damaged. `Invalid`: there is no checkpoint.
+pub fn verify(options: &VerifyOptions) -> Result<()> {
+    let path = options.path.as_path();
+    let problems = match place(path) {
+        Place::One(root, id) => one(&checkpoints(root), id)?,
+        Place::Folder(root) => all(root)?,
+    };
+    problems
+        .iter()
+        .for_each(|problem| println!("damaged: {}", problem.message()));
+    match problems.len() {
+        0 => Ok(()),
+        count => {
+            let things = if count == 1 {
+                "1 thing is"
+            } else {
+                &format!("{count} things are")
+            };
+            let message = format!("cannot vouch for `{}`: {things} damaged", path.display());
+            Err(Error::new(ErrorKind::Corrupt, "CLI-0021", message))
+        }
+    }
+}
+
+fn one(checkpoints: &Checkpoints, id: &str) -> Result<Vec<Error>> {
+    let checkpoint = match checkpoints.open(id) {
+        Err(error) if matches!(error.kind(), ErrorKind::Corrupt) => return Ok(vec![error]),
+        opened => opened?,
+    };
+    let verified = checkpoint.verify()?;
+    if verified.problems.is_empty() {
+        println!("{}", summary(&checkpoint.manifest().id(), &verified));
+    }
+    Ok(verified.problems)
+}
+
+fn summary(id: &CheckpointId, verified: &Verified) -> String {
+    let Verified {
+        files,
+        bytes,
+        tables,
+        rows,
+        ..
+    } = verified;
+    format!("ok: {id}: {tables} tables, {rows} rows, {files} files, {bytes} bytes")
+}
+
+fn all(root: &Path) -> Result<Vec<Error>> {
+    let checkpoints = checkpoints(root);
+    let found = checkpoints.all()?;
+    if found.is_empty() {
+        return Err(match root.join("log").is_dir() {
+            false => none_there(root),
+            true => Error::new(
+                ErrorKind::Unsupported,
+                "CLI-0001",
+                "cannot verify a data directory: not supported yet",
+            )
+            .attempt("cenote verify ROOT/ID for a checkpoint"),
+        });
+    }
+    let mut problems = Vec::new();
+    for (id, manifest) in found {
+        match manifest {
+            Err(error) => problems.push(error),
+            Ok(_) => problems.extend(one(&checkpoints, id.as_str())?),
+        }
+    }
+    for outcome in [checkpoints.owner().map(drop), checkpoints.savepoints().map(drop)] {
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+            outcome => problems.extend(outcome.err()),
+        }
+    }
+    Ok(problems)
+}
