@@ -72,7 +72,7 @@ impl Checkpointer {
     }
 
     /// The folder's checkpoints; opened, and made this server's, when it is first asked for.
-    fn store(&self) -> Result<Store> {
+    pub(crate) fn store(&self) -> Result<Store> {
         if let Some(store) = self.store.get() {
             return Ok(store.clone());
         }
@@ -359,7 +359,7 @@ fn no_folder() -> Error {
 }
 
 /// Runs work on files where it keeps nobody else from running.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Error::bug(format!("a checkpoint's work ended early: {error}")))?
 }

@@ -10,10 +10,10 @@
 use crate::catalog::{Catalog, Object, ViewDefinition};
 use crate::decorrelate::{NODES_MAX, too_large};
 use crate::names::{folded, name_outputs, public_name};
-use crate::past::epoch_at;
+use crate::past::{Moment, moment_at};
 use crate::walk;
 use cenote_engine::plan::CollectionId;
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, Query, Statement, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
 };
@@ -56,7 +56,7 @@ struct Expander<'a> {
     common: Vec<Common>,
     depth: usize,
     /// The epoch that the view being expanded is read at.
-    past: Option<Epoch>,
+    past: Option<Moment>,
 }
 
 /// The common table expressions of one query, on a stack of the queries that a walk is in.
@@ -150,8 +150,8 @@ impl Expander<'_> {
     }
 }
 
-fn no_past(name: &ObjectName, epoch: Epoch) -> Error {
-    let message = format!("cannot read \"{name}\" as of epoch {epoch}: it is a common table expression");
+fn no_past(name: &ObjectName, moment: &Moment) -> Error {
+    let message = format!("cannot read \"{name}\" as of {moment}: it is a common table expression");
     Error::new(ErrorKind::Invalid, "SQL-0309", message)
         .sqlstate("42601")
         .attempt("write AS OF behind the tables inside it")
@@ -198,8 +198,8 @@ impl VisitorMut for Expander<'_> {
         else {
             return ControlFlow::Continue(());
         };
-        let own_past = version.take().as_ref().and_then(epoch_at);
-        let past = own_past.or(self.past);
+        let own_past = version.take().as_ref().and_then(moment_at);
+        let past = own_past.clone().or_else(|| self.past.clone());
         let public = public_name(name);
         let is_common = |name: &String| Common::hide(&self.common, name);
         let is_common = name.0.len() == 1 && public.as_ref().is_some_and(is_common);
@@ -213,7 +213,7 @@ impl VisitorMut for Expander<'_> {
         if is_common {
             return match own_past {
                 None => self.check_size(),
-                Some(epoch) => ControlFlow::Break(no_past(name, epoch)),
+                Some(moment) => ControlFlow::Break(no_past(name, &moment)),
             };
         }
         let object = public.as_ref().and_then(|name| self.catalog.get(name));
@@ -230,8 +230,8 @@ impl VisitorMut for Expander<'_> {
                 Ok(derived) => *factor = derived,
                 Err(error) => return ControlFlow::Break(error),
             }
-        } else if let Some(epoch) = past {
-            crate::past::qualify(name, alias, epoch);
+        } else if let Some(moment) = &past {
+            crate::past::qualify(name, alias, moment);
         } else if self.depth > 0 && name.0.len() == 1 && object.is_some() {
             // Inside a view's query, or the planner would take a common table expression of whoever reads the view.
             crate::past::qualify_public(name, alias);
@@ -249,7 +249,7 @@ impl Expander<'_> {
         &self,
         view: &ViewDefinition,
         columns: &[String],
-        past: Option<Epoch>,
+        past: Option<Moment>,
         alias: Option<TableAlias>,
     ) -> Result<TableFactor> {
         let name = &view.name;

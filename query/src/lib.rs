@@ -32,6 +32,7 @@ mod functions;
 mod gathered;
 mod grouping;
 mod json_parts;
+mod kept;
 mod keys;
 mod lengths;
 mod literal;

@@ -21,7 +21,7 @@ mod table_command;
 
 pub(crate) use dialect::Postgres;
 
-use crate::past::{self, Clause};
+use crate::past::{self, Clause, Moment};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 pub(crate) use checkpoints::CheckpointStatement;
 pub(crate) use cursors::{CursorStatement, Declaration, Direction};
@@ -321,7 +321,7 @@ fn replace_word(tokens: &[TokenWithSpan], word: &str, by: &str) -> Vec<TokenWith
     tokens
 }
 
-/// Takes every `AS OF EPOCH n` out of a statement.
+/// Takes every `AS OF EPOCH n`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` out of a statement.
 fn take_as_of(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Clause>)> {
     let solid: Vec<usize> = (0..tokens.len())
         .filter(|index| !is_blank(&tokens[*index].token))
@@ -333,30 +333,48 @@ fn take_as_of(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Claus
         if !(is(at, "as") && is(at + 1, "of")) {
             continue;
         }
-        for kind in ["timestamp", "checkpoint", "savepoint"] {
-            if is(at + 2, kind) {
-                let reason = format!("AS OF {} is not supported yet", kind.to_uppercase());
-                let error = not_yet("a read of the past", &reason);
-                return Err(error.position(position(at)).attempt("use AS OF EPOCH"));
-            }
+        if is(at + 2, "timestamp") {
+            let error = not_yet("a read of the past", "AS OF TIMESTAMP is not supported yet");
+            return Err(error.position(position(at)).attempt("use AS OF EPOCH"));
         }
-        if !is(at + 2, "epoch") {
+        let word = solid
+            .get(at + 2)
+            .map(|index| word_of(&tokens[*index].token))
+            .unwrap_or_default();
+        if !["epoch", "checkpoint", "savepoint"].contains(&word.as_str()) {
             continue;
         }
-        let epoch = match solid.get(at + 3).map(|index| &tokens[*index].token) {
-            Some(Token::Number(number, _)) => number.parse().ok().map(Epoch),
-            _ => None,
-        };
-        let epoch = epoch.ok_or_else(|| syntax("AS OF EPOCH takes a whole number".into(), position(at)))?;
+        let named = solid.get(at + 3).map(|index| &tokens[*index].token);
+        let moment = moment(&word, named).ok_or_else(|| {
+            let takes = if word == "epoch" { "a whole number" } else { "a name" };
+            syntax(format!("AS OF {} takes {takes}", word.to_uppercase()), position(at))
+        })?;
         clauses.push(Clause {
             behind: position(at - 1),
             position: position(at),
-            epoch,
+            moment,
         });
         (at..at + 4).for_each(|word| removed[solid[word]] = true);
     }
     let kept = tokens.iter().zip(&removed).filter(|(_, removed)| !**removed);
     Ok((kept.map(|(token, _)| token.clone()).collect(), clauses))
+}
+
+/// The moment that `AS OF <kind> <named>` names.
+fn moment(kind: &str, named: Option<&Token>) -> Option<Moment> {
+    let name = match named? {
+        Token::Number(number, _) if kind == "epoch" => {
+            return number.parse().ok().map(|epoch| Moment::Epoch(Epoch(epoch)));
+        }
+        Token::SingleQuotedString(name) => name.clone(),
+        token @ Token::Word(_) => word_of(token),
+        _ => return None,
+    };
+    match kind {
+        "checkpoint" => Some(Moment::Checkpoint(name)),
+        "savepoint" => Some(Moment::Savepoint(name)),
+        _ => None,
+    }
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
@@ -397,7 +415,17 @@ fn parse_subscribe(text: &str, tokens: &[TokenWithSpan]) -> Result<Parsed> {
     if let Some(second) = clauses.get(1) {
         return Err(syntax("SUBSCRIBE takes one AS OF EPOCH".into(), second.position));
     }
-    let from = clauses.first().map(|clause| clause.epoch);
+    let from = match clauses.first() {
+        None => None,
+        Some(Clause {
+            moment: Moment::Epoch(epoch),
+            ..
+        }) => Some(*epoch),
+        Some(other) => {
+            let reason = format!("SUBSCRIBE goes on from an epoch, not from {}", other.moment);
+            return Err(syntax(reason, other.position));
+        }
+    };
     let mut parser = parser(tokens);
     let mut parse = || -> std::result::Result<Parsed, ParserError> {
         parser.next_token();

@@ -1,10 +1,11 @@
-//! `AS OF EPOCH n` behind a table's name: that table is read as it stood at the epoch, the others as they are.
+//! `AS OF EPOCH n`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` behind a table's name: that table is read as it stood then,
+//! the others as they are.
 //!
 //! The clause leaves the tokens before the grammar sees them, stands in the tree as the table's version, and becomes a
 //! catalog of its own before names are resolved: `t AS OF EPOCH 5` is read as `"cenote@5".public.t AS t`.
 //!
 //! # Not here
-//! Keeping the epoch readable, and what the catalog of an epoch holds: `plan`.
+//! Keeping the epoch readable, and what the catalog of a moment holds: `plan`, `kept`.
 
 use crate::names::folded;
 use crate::plan::DATABASE;
@@ -15,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// One clause as it stood in the text.
@@ -24,8 +26,48 @@ pub(crate) struct Clause {
     pub(crate) behind: usize,
     /// Position of its first word.
     pub(crate) position: usize,
-    /// The epoch it names.
-    pub(crate) epoch: Epoch,
+    /// The moment that it names.
+    pub(crate) moment: Moment,
+}
+
+/// A moment of the past.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moment {
+    /// A sealed epoch.
+    Epoch(Epoch),
+    /// A checkpoint, by its id.
+    Checkpoint(String),
+    /// A savepoint, by its name.
+    Savepoint(String),
+}
+
+const CHECKPOINT: &str = "checkpoint/";
+const SAVEPOINT: &str = "savepoint/";
+
+impl Moment {
+    fn of_name(name: &str) -> Option<Moment> {
+        let checkpoint = name
+            .strip_prefix(CHECKPOINT)
+            .map(|id| Moment::Checkpoint(id.to_string()));
+        checkpoint.or_else(|| Some(Moment::Savepoint(name.strip_prefix(SAVEPOINT)?.to_string())))
+    }
+
+    fn epoch(&self) -> Option<Epoch> {
+        match self {
+            Moment::Epoch(epoch) => Some(*epoch),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::Epoch(epoch) => write!(f, "epoch {epoch}"),
+            Moment::Checkpoint(id) => write!(f, "checkpoint {id}"),
+            Moment::Savepoint(name) => write!(f, "savepoint \"{name}\""),
+        }
+    }
 }
 
 /// Puts clauses on the tables that they follow.
@@ -51,7 +93,7 @@ pub(crate) fn put(ast: &mut Ast, clauses: Vec<Clause>) -> Result<()> {
         Some(left) => Err(Error::new(
             ErrorKind::Invalid,
             "SQL-0001",
-            "cannot parse statement: AS OF EPOCH does not follow the name of a table",
+            "cannot parse statement: AS OF does not follow the name of a table",
         )
         .sqlstate("42601")
         .position(left.position)),
@@ -76,58 +118,99 @@ impl VisitorMut for Placing {
         {
             let position = last.span.start.column as usize;
             let found = self.clauses.iter().position(|clause| clause.behind == position);
-            *version = found.map(|found| version_at(self.clauses.remove(found).epoch));
+            *version = found.map(|found| version_at(&self.clauses.remove(found).moment));
         }
         ControlFlow::Continue(())
     }
 }
 
-fn version_at(epoch: Epoch) -> TableVersion {
-    TableVersion::VersionAsOf(Expr::value(Value::Number(epoch.to_string(), false)))
+fn version_at(moment: &Moment) -> TableVersion {
+    let value = match moment {
+        Moment::Epoch(epoch) => Value::Number(epoch.to_string(), false),
+        Moment::Checkpoint(id) => Value::SingleQuotedString(format!("{CHECKPOINT}{id}")),
+        Moment::Savepoint(name) => Value::SingleQuotedString(format!("{SAVEPOINT}{name}")),
+    };
+    TableVersion::VersionAsOf(Expr::value(value))
 }
 
-/// The epoch of a table's version.
-pub(crate) fn epoch_at(version: &TableVersion) -> Option<Epoch> {
+/// The moment of a table's version.
+pub(crate) fn moment_at(version: &TableVersion) -> Option<Moment> {
     match version {
         TableVersion::VersionAsOf(Expr::Value(value)) => match &value.value {
-            Value::Number(number, _) => number.parse().ok().map(Epoch),
+            Value::Number(number, _) => number.parse().ok().map(|epoch| Moment::Epoch(Epoch(epoch))),
+            Value::SingleQuotedString(name) => Moment::of_name(name),
             _ => None,
         },
         _ => None,
     }
 }
 
-/// The epochs that a statement names.
-pub(crate) fn epochs(ast: &Ast) -> BTreeSet<Epoch> {
+/// The moments that a statement names.
+pub(crate) fn moments(ast: &Ast) -> BTreeSet<Moment> {
     Tables::of(ast).0.into_iter().flatten().collect()
 }
 
 /// The one epoch that a statement names for all of its tables.
 pub(crate) fn epoch_of_all(ast: &Ast) -> Option<Epoch> {
     let tables = Tables::of(ast).0;
-    let first = *tables.first()?;
-    first.filter(|_| tables.iter().all(|table| *table == first))
+    let first = tables.first()?;
+    let is_of_all = tables.iter().all(|table| table == first);
+    first.as_ref().filter(|_| is_of_all).and_then(Moment::epoch)
 }
 
-/// The epoch of each stored table that a statement reads.
+/// The moment of each stored table that a statement reads.
 #[derive(Default)]
-struct Tables(Vec<Option<Epoch>>);
+struct Tables(Vec<Option<Moment>>);
 
 impl Tables {
     fn of(ast: &Ast) -> Tables {
         let mut reading = Reading::default();
         let _ = walk::read(ast, &mut reading);
         let is_common = |name: &Option<String>| name.as_ref().is_some_and(|name| reading.common.contains(name));
-        let is_stored = |(name, epoch): &&(Option<String>, Option<Epoch>)| epoch.is_some() || !is_common(name);
+        let is_stored = |(name, moment): &&(Option<String>, Option<Moment>)| moment.is_some() || !is_common(name);
         let stored = reading.tables.iter().filter(is_stored);
-        Tables(stored.map(|(_, epoch)| *epoch).collect())
+        Tables(stored.map(|(_, moment)| moment.clone()).collect())
     }
+}
+
+/// A relation as a statement names it, common table expressions included.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// The schema, if one is named.
+    pub(crate) schema: Option<String>,
+    /// The name.
+    pub(crate) name: String,
+    /// The moment that it is read at, if it is not now.
+    pub(crate) moment: Option<Moment>,
+    /// Position in the statement.
+    pub(crate) position: usize,
+}
+
+impl Named {
+    fn of(name: &ObjectName, moment: Option<Moment>) -> Option<Named> {
+        let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+        let (last, before) = parts.split_last()?;
+        Some(Named {
+            schema: before.last().map(|schema| folded(schema)),
+            name: folded(last),
+            moment,
+            position: last.span.start.column as usize,
+        })
+    }
+}
+
+/// All relations that a statement names, and when each is read.
+pub(crate) fn named(ast: &Ast) -> Vec<Named> {
+    let mut reading = Reading::default();
+    let _ = walk::read(ast, &mut reading);
+    reading.named
 }
 
 /// Tables as they are named, and the names of common table expressions.
 #[derive(Default)]
 struct Reading {
-    tables: Vec<(Option<String>, Option<Epoch>)>,
+    tables: Vec<(Option<String>, Option<Moment>)>,
+    named: Vec<Named>,
     common: HashSet<String>,
 }
 
@@ -152,25 +235,32 @@ impl Visitor for Reading {
                 [ObjectNamePart::Identifier(name)] => Some(folded(name)),
                 _ => None,
             };
-            self.tables.push((alone, version.as_ref().and_then(epoch_at)));
+            let moment = version.as_ref().and_then(moment_at);
+            self.named.extend(Named::of(name, moment.clone()));
+            self.tables.push((alone, moment));
         }
         ControlFlow::Continue(())
     }
 }
 
-/// The catalog that holds everything as it stood at an epoch.
-fn catalog_at(epoch: Epoch) -> String {
-    format!("{DATABASE}@{epoch}")
+/// The catalog that holds everything as it stood at a moment.
+fn catalog_at(moment: &Moment) -> String {
+    match moment {
+        Moment::Epoch(epoch) => format!("{DATABASE}@{epoch}"),
+        Moment::Checkpoint(id) => format!("{DATABASE}@{CHECKPOINT}{id}"),
+        Moment::Savepoint(name) => format!("{DATABASE}@{SAVEPOINT}{name}"),
+    }
 }
 
-/// The epoch that a catalog is of.
-pub(crate) fn epoch_of_catalog(name: &str) -> Option<Epoch> {
-    let epoch = name.strip_prefix(DATABASE)?.strip_prefix('@')?;
-    epoch.parse().ok().map(Epoch)
+/// The moment that a catalog is of.
+pub(crate) fn moment_of_catalog(name: &str) -> Option<Moment> {
+    let moment = name.strip_prefix(DATABASE)?.strip_prefix('@')?;
+    let epoch = moment.parse().ok().map(|epoch| Moment::Epoch(Epoch(epoch)));
+    epoch.or_else(|| Moment::of_name(moment))
 }
 
-/// Names a table in the catalog of an epoch; it keeps its own name as an alias.
-pub(crate) fn qualify(name: &mut ObjectName, alias: &mut Option<TableAlias>, epoch: Epoch) {
+/// Names a table in the catalog of a moment; it keeps its own name as an alias.
+pub(crate) fn qualify(name: &mut ObjectName, alias: &mut Option<TableAlias>, moment: &Moment) {
     let Some(last) = keep_name(name, alias) else {
         return;
     };
@@ -178,7 +268,7 @@ pub(crate) fn qualify(name: &mut ObjectName, alias: &mut Option<TableAlias>, epo
         [.., ObjectNamePart::Identifier(schema), _] => schema.clone(),
         _ => Ident::new(crate::catalog::PUBLIC),
     };
-    let parts = [Ident::with_quote('"', catalog_at(epoch)), schema, last];
+    let parts = [Ident::with_quote('"', catalog_at(moment)), schema, last];
     *name = ObjectName(parts.into_iter().map(ObjectNamePart::Identifier).collect());
 }
 

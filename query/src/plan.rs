@@ -10,7 +10,9 @@ mod schemas;
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
+use crate::kept::Kept;
 use crate::overlaid::Changed;
+use crate::past::{Moment, Named};
 use crate::pg_catalog::{self, SystemCatalog};
 use crate::provider::{CollectionTable, Contents};
 use crate::relations::named_relations;
@@ -75,6 +77,8 @@ pub(crate) struct ReadView {
     pub(crate) pin: Pin,
     /// The epochs that the statement names with AS OF.
     pub(crate) pasts: BTreeMap<Epoch, Pin>,
+    /// The checkpoints that it names so.
+    pub(crate) kept: BTreeMap<Moment, Arc<Kept>>,
     /// Whether `pin` is one of them.
     pub(crate) is_past: bool,
     pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
@@ -284,11 +288,15 @@ impl ReadView {
     /// Makes readable what a statement names beyond tables at this view's epoch: other epochs, and state tables.
     /// These are read here, all at one epoch, which becomes the view's.
     pub(crate) async fn with_named(mut self, ast: &Ast) -> Result<ReadView> {
-        for epoch in crate::past::epochs(ast) {
-            self.pasts.insert(epoch, self.database.pin_past(epoch)?);
+        for moment in crate::past::moments(ast) {
+            self.reach(moment).await?;
         }
+        let kept = self.named_in_kept_only(ast);
         let mut names = BTreeSet::new();
         for (schema, name) in named_relations(ast) {
+            if kept.contains(&(schema.clone(), name.clone())) {
+                continue;
+            }
             let is_attached = self.database.attached_table(STATE_SCHEMA, &name).is_some();
             if schema.as_deref() == Some(STATE_SCHEMA) && !is_attached && self.catalog.kept_state(&name).is_none() {
                 names.insert(name);
@@ -305,6 +313,42 @@ impl ReadView {
         self.pin = self.database.engine().retention().pin(epoch)?;
         self.states = Arc::new(states);
         Ok(self)
+    }
+
+    /// Makes a moment that a statement names readable: by a pin on its epoch, or from a checkpoint.
+    async fn reach(&mut self, moment: Moment) -> Result<()> {
+        if let Some(kept) = self.database.kept(&moment).await? {
+            self.kept.insert(moment, kept);
+        } else if let Moment::Epoch(epoch) = moment {
+            match self.database.pin_past(epoch) {
+                Ok(pin) => {
+                    self.pasts.insert(epoch, pin);
+                }
+                Err(error) if error.kind() == ErrorKind::Expired => {
+                    let kept = self.database.kept_at(epoch).await.ok_or(error)?;
+                    self.kept.insert(moment, kept);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Relations that a statement reads from checkpoints and nowhere else.
+    fn named_in_kept_only(&self, ast: &Ast) -> BTreeSet<(Option<String>, String)> {
+        let is_kept = |named: &Named| {
+            named
+                .moment
+                .as_ref()
+                .is_some_and(|moment| self.kept.contains_key(moment))
+        };
+        let (kept, others): (Vec<Named>, Vec<Named>) = crate::past::named(ast).into_iter().partition(is_kept);
+        let name = |named: Named| (named.schema, named.name);
+        let others: BTreeSet<_> = others.into_iter().map(name).collect();
+        kept.into_iter()
+            .map(name)
+            .filter(|name| !others.contains(name))
+            .collect()
     }
 
     /// The database as it stood at one of the epochs that the statement names.
@@ -519,6 +563,7 @@ impl Database {
             settings,
             relations: Arc::default(),
             pasts: BTreeMap::new(),
+            kept: BTreeMap::new(),
             is_past: false,
         })
     }

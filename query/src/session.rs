@@ -258,13 +258,20 @@ impl Session {
         }))
     }
 
-    /// What a statement reads.
+    /// What a statement reads. An epoch that memory no longer holds is looked for later, where the statement names it
+    /// ([`ReadView::with_named`]): a checkpoint may.
     pub(crate) async fn read_view(&self, as_of: Option<Epoch>) -> Result<ReadView> {
         if self.transaction.is_none() {
             self.database.engine().wait_visible(self.last_epoch).await?;
         }
-        self.database
-            .read_view(self.transaction.as_ref(), as_of, self.settings.clone())
+        let read_at = |as_of| {
+            self.database
+                .read_view(self.transaction.as_ref(), as_of, self.settings.clone())
+        };
+        match read_at(as_of) {
+            Err(error) if as_of.is_some() && error.kind() == ErrorKind::Expired => read_at(None),
+            view => view,
+        }
     }
 
     async fn query(

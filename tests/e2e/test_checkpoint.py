@@ -160,3 +160,58 @@ def test_a_damaged_checkpoint_is_listed_as_such(fresh):
         assert status == "damaged" and path.parent.name in error, (status, error)
         db.execute("CHECKPOINT")
         assert sorted(row[1] for row in db.execute("SHOW CHECKPOINTS").fetchall()) == ["damaged", "whole"]
+
+
+def test_tables_views_and_state_are_read_as_of_a_checkpoint_and_joined_with_now(fresh):
+    server = fresh(workers=2, args=["--retain-epochs", "2", "--retain-time", "0s"])
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (who TEXT, n BIGINT)")
+        db.execute("INSERT INTO t VALUES ('ann', 1), ('ann', 2), ('bob', 9007199254740993), ('bob', 9007199254740993)")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT who, sum(n) AS total FROM t GROUP BY who")
+        db.execute("CREATE MATERIALIZED VIEW gone AS SELECT DISTINCT who FROM t")
+        db.execute("CREATE VIEW plain AS SELECT max(total) AS most FROM v")
+        state, = db.execute("SELECT \"table\" FROM cenote_catalog.state_tables WHERE view = 'v'").fetchone()
+        then = {sql: sorted(db.execute(sql.format("")).fetchall(), key=repr)
+                for sql in ["SELECT * FROM t{}", "SELECT * FROM v{}", "SELECT who FROM gone{}", "SELECT * FROM plain{}", f'SELECT * FROM cenote_state."{state}"{{}}']}
+        db.execute("CREATE SAVEPOINT before_deploy")
+        (id, *_, epoch), = db.execute("SELECT id, epoch FROM cenote_catalog.checkpoints").fetchall()
+        db.execute("DELETE FROM t WHERE who = 'bob'")
+        for n in range(20):
+            db.execute(f"INSERT INTO t VALUES ('eve', {n})")
+        db.execute("DROP MATERIALIZED VIEW gone")
+        for sql, wanted in then.items():
+            for clause in ["AS OF SAVEPOINT before_deploy", "AS OF SAVEPOINT 'before_deploy'", f"AS OF CHECKPOINT '{id}'", f"AS OF EPOCH {epoch}"]:
+                assert sorted(db.execute(sql.format(" " + clause)).fetchall(), key=repr) == wanted, (sql, clause)
+        both = db.execute("""SELECT coalesce(a.who, b.who), a.total, b.total FROM v AS OF SAVEPOINT before_deploy a
+                             FULL JOIN v b ON a.who = b.who ORDER BY 1""").fetchall()
+        assert both == [("ann", 3, 3), ("bob", 18014398509481986, None), ("eve", None, 190)]
+        assert db.execute(f'SELECT count(*) FROM cenote_state."{state}" AS OF SAVEPOINT before_deploy a JOIN cenote_state."{state}" b USING (who)').fetchone() == (1,)
+
+
+def test_what_no_checkpoint_holds_is_refused_by_name(fresh):
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (n INT)")
+        db.execute("CREATE SAVEPOINT s1")
+        db.execute("CREATE TABLE later (n INT)")
+        for sql, kind, text in [
+            ("SELECT * FROM t AS OF SAVEPOINT s2", psycopg.errors.UndefinedObject, "the savepoints there are: s1"),
+            ("SELECT * FROM t AS OF CHECKPOINT 'x'", psycopg.Error, "x"),
+            ("SELECT * FROM later AS OF SAVEPOINT s1", psycopg.errors.UndefinedTable, 'relation "later" is not in checkpoint'),
+            ("SELECT * FROM nowhere AS OF SAVEPOINT s1", psycopg.errors.UndefinedTable, 'relation "nowhere" is not in checkpoint'),
+            ("SELECT * FROM t AS OF SAVEPOINT", psycopg.errors.SyntaxError, "takes a name"),
+            ("SELECT * FROM t AS OF CHECKPOINT 5", psycopg.errors.SyntaxError, "takes a name"),
+            ("SUBSCRIBE TO t AS OF SAVEPOINT s1", psycopg.errors.SyntaxError, "goes on from an epoch"),
+            ("CREATE MATERIALIZED VIEW v AS SELECT * FROM t AS OF SAVEPOINT s1", psycopg.errors.FeatureNotSupported, "not a query"),
+        ]:
+            with pytest.raises(kind) as raised:
+                db.execute(sql)
+            assert text in str(raised.value), (sql, str(raised.value))
+        part, = (Path(server.data) / "checkpoints").glob("*/public.t/*.arrow") if db.execute("INSERT INTO t VALUES (1)") and db.execute("CREATE SAVEPOINT s3") else ()
+        data = bytearray(part.read_bytes())
+        data[len(data) // 2] ^= 1
+        part.write_bytes(data)
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute("SELECT * FROM t AS OF SAVEPOINT s3")
+        assert part.name in str(raised.value), "a damaged file is named, not read"
+        assert db.execute("SELECT * FROM t").fetchall() == [(1,)]

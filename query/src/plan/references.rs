@@ -8,7 +8,17 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 
 /// Gives names that mean nothing PostgreSQL's error, with near names, before DataFusion gives its own.
 pub(super) fn check_references(ast: &Ast, view: &ReadView) -> Result<()> {
+    for named in crate::past::named(ast) {
+        if let Some(kept) = named.moment.as_ref().and_then(|moment| view.kept.get(moment)) {
+            kept.check(&named, &view.catalog)
+                .map_err(|error| error.position(named.position))?;
+        }
+    }
+    let kept = view.named_in_kept_only(ast);
     for Relation { schema, name, position } in relations(ast) {
+        if kept.contains(&(schema.clone(), name.clone())) {
+            continue;
+        }
         let schema = schema.as_deref().unwrap_or(PUBLIC);
         if view.database.attached_table(schema, &name).is_some() {
             continue;

@@ -2,6 +2,8 @@
 
 use super::{DATABASE, ReadView};
 use crate::catalog::{CATALOG_SCHEMA, PUBLIC, STATE_SCHEMA};
+use crate::kept::KeptCatalog;
+use crate::past::Moment;
 use crate::pg_catalog;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
@@ -45,8 +47,12 @@ impl CatalogProviderList for Catalogs {
     }
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        let view = match crate::past::epoch_of_catalog(name) {
-            Some(epoch) => self.view.at(epoch)?,
+        let view = match crate::past::moment_of_catalog(name) {
+            Some(moment) if self.view.kept.contains_key(&moment) => {
+                return Some(Arc::new(KeptCatalog(self.view.kept[&moment].clone())));
+            }
+            Some(Moment::Epoch(epoch)) => self.view.at(epoch)?,
+            Some(_) => return None,
             None if name == DATABASE || self.view.is_current_database(name) => self.view.clone(),
             None => return None,
         };

@@ -175,7 +175,7 @@ impl Session {
 
 /// What runs as a view reads every change of its tables, from the first on.
 fn refuse_past(ast: &Ast) -> Result<()> {
-    match crate::past::epochs(ast).is_empty() {
+    match crate::past::moments(ast).is_empty() {
         true => Ok(()),
         false => Err(unsupported("AS OF in a query over rows that are not kept")),
     }

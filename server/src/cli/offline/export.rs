@@ -1,6 +1,6 @@
 //! `cenote state export --from`: tables as files that other programs read.
 
-use super::rows::Repeated;
+use super::rows::repeated;
 use crate::encode::{Encoder, Format, Numbers, chunks};
 use cenote_statestore::checkpoint::{Checkpoint, TableEntry};
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -76,7 +76,7 @@ fn write_table(checkpoint: &Checkpoint, table: &TableEntry, format: Format, targ
 
 fn write_file(checkpoint: &Checkpoint, table: &TableEntry, format: Format, path: &Path) -> Result<u64> {
     let failed = |cause| unwritable(path, cause);
-    let rows = Repeated::of(checkpoint, &table.readable_name())?;
+    let rows = repeated(checkpoint, &table.readable_name())?;
     let mut encoder: Box<dyn Encoder> = format.encoder(&table.table_schema(), Numbers::Raw)?;
     let mut file = File::create(path).map_err(failed)?;
     let (mut buffer, mut count) = (Vec::new(), 0);

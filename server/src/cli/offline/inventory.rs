@@ -1,6 +1,6 @@
 //! All state together: which keys live, in which key group, and what each one holds, without knowing any schema.
 
-use super::rows::{Repeated, key_groups};
+use super::rows::{key_groups, repeated};
 use crate::encode::{Numbers, RowObject};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
@@ -53,7 +53,7 @@ fn read(checkpoint: &Checkpoint) -> Result<AttachedBatches> {
     let tables: Vec<TableEntry> = state.cloned().collect();
     let checkpoint = checkpoint.clone();
     Ok(Box::new(tables.into_iter().flat_map(move |table| {
-        let rows: AttachedBatches = match Repeated::of(&checkpoint, &table.readable_name()) {
+        let rows: AttachedBatches = match repeated(&checkpoint, &table.readable_name()) {
             Ok(rows) => Box::new(rows.map(move |rows| described(&table, &rows?))),
             Err(error) => Box::new(std::iter::once(Err(error))),
         };

@@ -4,7 +4,7 @@
 //! `cenote_state` with a column `key_group`, and all state together as `cenote_catalog.state`, also called `state`.
 
 use super::inventory;
-use super::rows::{Repeated, key_groups, with_key_group};
+use super::rows::{key_groups, repeated, with_key_group};
 use crate::cli::output::Output;
 use crate::cli::state::ScanOptions;
 use crate::cli::{no_runtime, settings};
@@ -120,7 +120,7 @@ fn attached(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
         name: table.name.clone(),
         columns,
         read: Arc::new(move || {
-            let rows = Repeated::of(&checkpoint, &entry.readable_name())?;
+            let rows = repeated(&checkpoint, &entry.readable_name())?;
             let (grouped, entry) = (grouped.clone(), entry.clone());
             let batches: AttachedBatches = match grouped {
                 None => Box::new(rows),
