@@ -27,7 +27,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::CastOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::FormatOptions;
-use cenote_statestore::{Epoch, Result};
+use cenote_statestore::{Epoch, ErrorKind, Result};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{Delete, Insert, Statement as Ast, Update};
