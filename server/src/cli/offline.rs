@@ -83,7 +83,7 @@ fn none_there(root: &Path) -> Error {
     let message = format!("cannot read `{}`: there is no checkpoint in it", root.display());
     Error::new(ErrorKind::Invalid, "CLI-0016", message)
         .sqlstate("02000")
-        .attempt("--from ROOT/ID, where ROOT is the folder of --checkpoint-url")
+        .attempt("--from ROOT/ID of a checkpoint, or --from ROOT, the folder that has a server's checkpoints")
 }
 
 /// Prints `digest  rows  name` of tables; of all when none is named.

@@ -69,7 +69,9 @@ pub(super) fn lost(blobs: &dyn Blobs, path: &BlobPath, reason: impl std::fmt::Di
 /// No checkpoint has that name.
 pub(super) fn missing(blobs: &dyn Blobs, id: &str, reason: &str) -> Error {
     let message = format!("cannot open checkpoint {id} in `{}`: {reason}", blobs.describe(None));
-    Error::new(ErrorKind::Invalid, "CKPT-0006", message).sqlstate("02000")
+    Error::new(ErrorKind::Invalid, "CKPT-0006", message)
+        .sqlstate("02000")
+        .attempt("`cenote state ls --from ROOT` opens the newest one")
 }
 
 /// The checkpoint has no such table.

@@ -44,7 +44,8 @@ fn errors_say_what_was_found_and_what_to_do() {
         ),
         (
             fault::missing(&disk, "x", "that is no name of a checkpoint"),
-            "error[CKPT-0006]: cannot open checkpoint x in `ckpt`: that is no name of a checkpoint Invalid 02000",
+            "error[CKPT-0006]: cannot open checkpoint x in `ckpt`: that is no name of a checkpoint
+  try: `cenote state ls --from ROOT` opens the newest one Invalid 02000",
         ),
         (
             fault::no_table(&id, "t", &["a".into(), "b".into()]),
