@@ -5,6 +5,7 @@
 //! 2. Exit code 0: done, or stopped cleanly; 1: an error, printed on stderr; 2: wrong usage.
 //! 3. Every option has an environment variable `CENOTE_...`.
 
+mod checkpoints;
 mod interrupt;
 mod offline;
 mod output;
@@ -51,12 +52,8 @@ enum Command {
     /// Interactive SQL shell over pgwire (not supported yet)
     #[command(after_help = "Example:\n  cenote sql -c \"SELECT * FROM by_owner\" postgresql://127.0.0.1:5433")]
     Sql(promised::Arguments),
-    /// Take a checkpoint now (not supported yet)
-    #[command(after_help = "Example:\n  cenote checkpoint --url http://127.0.0.1:8080")]
-    Checkpoint(promised::Arguments),
-    /// Named checkpoints that are kept until dropped (not supported yet)
-    #[command(after_help = "Example:\n  cenote savepoint create before_upgrade")]
-    Savepoint(promised::Arguments),
+    Checkpoint(checkpoints::CheckpointOptions),
+    Savepoint(checkpoints::SavepointOptions),
     Verify(offline::VerifyOptions),
     /// Recorded input of the flight recorder (not supported yet)
     #[command(after_help = "Example:\n  cenote capture ls")]
@@ -77,8 +74,8 @@ pub fn main() -> ExitCode {
         Command::Serve(options) => on_deep_stack(|| serve::serve(*options)),
         Command::State(options) => on_deep_stack(|| state::state(options)),
         Command::Sql(_) => promised::refuse("sql"),
-        Command::Checkpoint(_) => promised::refuse("checkpoint"),
-        Command::Savepoint(_) => promised::refuse("savepoint"),
+        Command::Checkpoint(options) => checkpoints::checkpoint(&options),
+        Command::Savepoint(options) => checkpoints::savepoint(&options),
         Command::Verify(options) => offline::verify(&options),
         Command::Capture(_) => promised::refuse("capture"),
         Command::Replay(_) => promised::refuse("replay"),

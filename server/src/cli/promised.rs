@@ -22,5 +22,5 @@ pub fn refuse(command: &str) -> Result<()> {
         "CLI-0001",
         format!("cannot run `cenote {command}`: not supported yet"),
     )
-    .fact("supported", "run, serve, state, verify, bench"))
+    .fact("supported", "run, serve, state, checkpoint, savepoint, verify, bench"))
 }

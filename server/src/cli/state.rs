@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use cenote_statestore::checkpoint::Checkpoint;
 use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Args, Subcommand};
-use client::Client;
+pub(super) use client::Client;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -341,7 +341,7 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
     client::copy(answer, output)
 }
 
-fn query(client: &Client, sql: &str, format: Format, output: &mut Output) -> Result<()> {
+pub(super) fn query(client: &Client, sql: &str, format: Format, output: &mut Output) -> Result<()> {
     let answer = client.query(sql)?;
     if client::is_arrow(&answer) {
         let (schema, batches) = client::batches(answer)?;
