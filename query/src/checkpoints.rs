@@ -348,7 +348,7 @@ fn check_free(store: &Store, name: &str) -> Result<()> {
         return Ok(());
     }
     let message = format!("cannot create savepoint \"{name}\": it is there already");
-    let error = Error::new(ErrorKind::Invalid, "CKPT-0102", message).sqlstate("42710");
+    let error = Error::new(ErrorKind::Invalid, "CKPT-0009", message).sqlstate("42710");
     Err(error.attempt(format!("DROP SAVEPOINT {name}, or take another name")))
 }
 

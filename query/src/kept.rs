@@ -139,7 +139,7 @@ fn table_of(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
 
 fn no_savepoint<'n>(name: &str, known: impl Iterator<Item = &'n String>) -> Error {
     let message = format!("cannot read as of savepoint \"{name}\": there is none of that name");
-    let error = Error::new(ErrorKind::Invalid, "CKPT-0103", message).sqlstate("42704");
+    let error = Error::new(ErrorKind::Invalid, "CKPT-0102", message).sqlstate("42704");
     let known: Vec<&str> = known.map(String::as_str).collect();
     match known.is_empty() {
         true => error.attempt("CREATE SAVEPOINT makes one"),

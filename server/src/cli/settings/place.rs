@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The folder that a URL names; a path without a scheme is one, too.
 ///
 /// # Errors
-/// `Unsupported` CLI-0022: another scheme. `Invalid` CLI-0020: a host, or a path that is not absolute.
+/// `Unsupported` CLI-0023: another scheme. `Invalid` CLI-0020: a host, or a path that is not absolute.
 pub fn folder_of(url: &str) -> Result<PathBuf> {
     let Some((scheme, rest)) = url.split_once(":").filter(|(scheme, _)| is_scheme(scheme)) else {
         return Ok(PathBuf::from(url));
@@ -33,7 +33,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 fn refused(kind: ErrorKind, url: &str, reason: &str) -> Error {
-    let error = Error::new(kind, "CLI-0022", format!("cannot use checkpoint URL `{url}`: {reason}"));
+    let error = Error::new(kind, "CLI-0023", format!("cannot use checkpoint URL `{url}`: {reason}"));
     error.attempt("--checkpoint-url file:///path/to/a/folder")
 }
 
