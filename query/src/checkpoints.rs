@@ -14,13 +14,14 @@ use crate::database::{Database, StateTable};
 use crate::system::Columns;
 use arrow::array::RecordBatch;
 use cenote_statestore::checkpoint::{
-    CheckpointId, KeyGroups, Kind, LocalDisk, Manifest, PartKind, Sealed, Store, TableKind, TableState, Writer,
+    CheckpointId, Keep, KeyGroups, Kind, LocalDisk, Manifest, PartKind, Sealed, Store, TableKind, TableState, Writer,
     new_server_id,
 };
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, Scan, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Rows written at once.
 const ROWS_PER_BATCH: usize = 64 * 1024;
@@ -98,6 +99,10 @@ impl Database {
         let store = blocking(move || database.checkpointer().store()).await?;
         let capture = self.capture().await?;
         let savepoint = savepoint.map(str::to_string);
+        let keep = Keep {
+            count: self.config().checkpoint_retain.max(1),
+            age: Duration::ZERO,
+        };
         blocking(move || {
             let kind = match savepoint {
                 Some(_) => Kind::Savepoint,
@@ -109,6 +114,10 @@ impl Database {
             let manifest = capture.write(store.begin(None)?, kind)?;
             if let Some(name) = savepoint {
                 store.create_savepoint(&name, &manifest.id())?;
+            }
+            if let Err(error) = store.collect(keep) {
+                // What was asked for is there; the next one tries again.
+                tracing::warn!("old checkpoints are kept: {}", error.render());
             }
             Ok(manifest)
         })

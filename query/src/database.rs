@@ -43,6 +43,8 @@ pub struct DatabaseConfig {
     pub data_dir: Option<PathBuf>,
     /// Folder of checkpoints; `None`: `checkpoints` in that of the data.
     pub checkpoint_dir: Option<PathBuf>,
+    /// How many checkpoints are kept, the newest ones; those that savepoints name are kept besides. At least 1.
+    pub checkpoint_retain: usize,
     /// Worker threads of the dataflow engine, at least 1.
     pub workers: usize,
     /// Sealed epochs kept readable behind the newest.

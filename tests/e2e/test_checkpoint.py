@@ -71,7 +71,7 @@ def test_a_checkpoint_holds_tables_views_and_state_as_typed_files(fresh, tmp_pat
 
 
 def test_all_of_a_checkpoint_is_of_one_epoch_while_writers_are_at_work(fresh):
-    server = fresh(workers=2)
+    server = fresh(workers=2, args=["--checkpoint-retain", "20"])
     with server.connect() as db:
         db.execute("CREATE TABLE acct (id INT PRIMARY KEY, owner TEXT, bal BIGINT)")
         db.execute("INSERT INTO acct SELECT x, 'o' || (x % 7)::text, 100 FROM generate_series(1, 70) AS s(x)")
@@ -132,6 +132,26 @@ def test_savepoints_have_names_that_are_taken_once(fresh):
                 db.execute("SELECT 1")
                 db.execute("INSERT INTO t VALUES (1)")
                 db.execute("CHECKPOINT")
+
+
+def test_old_checkpoints_are_deleted_and_savepoints_are_not(fresh):
+    server = fresh(args=["--checkpoint-retain", "2"])
+    root = Path(server.data) / "checkpoints"
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (id INT)")
+        db.execute("INSERT INTO t VALUES (1), (1)")
+        db.execute("CREATE SAVEPOINT first")
+        for n in range(4):
+            db.execute(f"INSERT INTO t VALUES ({n + 2})")
+            db.execute("CHECKPOINT")
+        listed = db.execute("SELECT id, savepoint FROM cenote_catalog.checkpoints ORDER BY id").fetchall()
+        assert [name for _, name in listed] == ["first", None, None]
+        folders = {path.name for path in root.iterdir() if path.is_dir()} - {"savepoints"}
+        assert folders == {id for id, _ in listed}, "nothing else is left"
+        assert db.execute("SELECT count(*) FROM t AS OF SAVEPOINT first").fetchone() == (2,)
+        db.execute("DROP SAVEPOINT first")
+        db.execute("CHECKPOINT")
+        assert len(db.execute("SHOW CHECKPOINTS").fetchall()) == 2
 
 
 def test_a_folder_belongs_to_one_server_and_ids_go_on_after_a_restart(fresh, tmp_path):

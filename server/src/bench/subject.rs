@@ -33,6 +33,7 @@ impl Subject {
         let database = Database::open(DatabaseConfig {
             data_dir: None,
             checkpoint_dir: None,
+            checkpoint_retain: 1,
             workers,
             retain_epochs,
             retain_time: Duration::ZERO,

@@ -198,6 +198,7 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
     DatabaseConfig {
         data_dir: options.data_dir.clone(),
         checkpoint_dir: None,
+        checkpoint_retain: 3,
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
         retain_time: Duration::ZERO,

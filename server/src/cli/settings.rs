@@ -38,6 +38,9 @@ pub struct ServeOptions {
     /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints [default: `checkpoints` in the data folder]
     #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
     pub checkpoint_url: Option<String>,
+    /// Newest checkpoints that are kept; savepoints are kept besides [default: 3]
+    #[arg(long, value_name = "N", env = "CENOTE_CHECKPOINT_RETAIN", value_parser = clap::value_parser!(u32).range(1..))]
+    pub checkpoint_retain: Option<u32>,
     /// Address of the HTTP door; port 0 picks a free one, `off` closes it [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", env = "CENOTE_HTTP")]
     pub http: Option<String>,
@@ -106,6 +109,7 @@ impl ServeOptions {
             other,
             data_dir,
             checkpoint_url,
+            checkpoint_retain,
             http,
             pg,
             flight,
@@ -224,6 +228,7 @@ impl Settings {
                     .unwrap_or_else(|| PathBuf::from("./cenote-data")),
             ),
             checkpoint_dir: self.checkpoint_dir.clone(),
+            checkpoint_retain: options.checkpoint_retain.unwrap_or(3) as usize,
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),

@@ -30,6 +30,7 @@ pub async fn database() -> Arc<Database> {
     let config = DatabaseConfig {
         data_dir: None,
         checkpoint_dir: None,
+        checkpoint_retain: 1,
         workers: 1,
         retain_epochs: 16,
         retain_time: Duration::from_secs(10),
