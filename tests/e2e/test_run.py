@@ -174,7 +174,7 @@ def test_an_unknown_option_is_refused(here):
     assert done.returncode != 0 and "--no-such-option" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["sql", "checkpoint", "savepoint", "verify", "capture", "replay", "why"])
+@pytest.mark.parametrize("command", ["sql", "checkpoint", "savepoint", "capture", "replay", "why"])
 def test_a_promised_command_that_is_not_built_says_so(command):
     done = cenote(command, "x")
     assert done.returncode != 0 and "not supported yet" in done.stderr
