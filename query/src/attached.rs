@@ -8,7 +8,7 @@ use crate::provider::outside;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use cenote_statestore::{Epoch, Result};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::catalog::{Session as PlanSession, TableProvider};
 use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -41,6 +41,17 @@ pub struct AttachedTable {
 pub(crate) struct Attached {
     tables: Vec<AttachedTable>,
     pub(crate) epoch: Epoch,
+}
+
+impl Attached {
+    /// Refuses to read another epoch than the one that they are of.
+    pub(crate) fn check_epoch(&self, epoch: Epoch) -> Result<()> {
+        if epoch == self.epoch {
+            return Ok(());
+        }
+        let message = format!("cannot read at epoch {epoch}: what is read here is of one epoch");
+        Err(Error::new(ErrorKind::Expired, "STATE-0104", message).fact("kept", format!("epoch {}", self.epoch)))
+    }
 }
 
 impl fmt::Debug for AttachedTable {

@@ -573,6 +573,10 @@ impl Database {
     /// # Errors
     /// `Invalid` 22023: it is not sealed yet. `Expired`: it is no longer kept. Both tell the newest epoch.
     pub(crate) fn pin_past(&self, epoch: Epoch) -> Result<Pin> {
+        if let Some(attached) = self.attached_cell().get() {
+            attached.check_epoch(epoch)?;
+            return self.engine().pin_visible();
+        }
         let visible = self.engine().visible();
         let pinned = if epoch > visible {
             let message = format!("cannot read at epoch {epoch}: it is not sealed yet");

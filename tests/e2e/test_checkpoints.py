@@ -156,6 +156,17 @@ def test_inventory_tells_every_key_its_group_and_its_value():
     assert sql("SELECT cenote_epoch() AS e") == [{"e": manifest(NEW)["epoch"]}]
 
 
+def test_a_checkpoint_is_of_one_epoch():
+    assert sql("SELECT count(*) AS c FROM by_owner AS OF EPOCH 57") == [{"c": 4}]
+    for epoch in (0, 1, 56, 58):
+        for name in ("by_owner", "cenote_state.by_owner_aggregate", "state"):
+            done = cenote("state", "query", "--from", ROOT, "--sql", f"SELECT count(*) FROM {name} AS OF EPOCH {epoch}")
+            assert done.returncode == 1 and f"at epoch {epoch}" in done.stderr and "kept: epoch 57" in done.stderr
+    for statement in ("CREATE TABLE x (n INT)", "DELETE FROM by_owner", "SELECT 1; SELECT 2", ""):
+        done = cenote("state", "query", "--from", ROOT, "--sql", statement)
+        assert done.returncode == 1 and "error[CLI-0018]" in done.stderr
+
+
 def test_ls_lists_tables_types_rows_bytes_and_epoch():
     rows = ndjson(state("ls", "--from", ROOT / NEW, "--format", "ndjson"))
     for row, table in zip(rows, manifest(NEW)["tables"], strict=True):

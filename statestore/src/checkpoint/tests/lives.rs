@@ -200,3 +200,36 @@ fn links_that_lead_out_of_the_folder_are_not_followed() {
     assert_eq!(error.code(), "CKPT-0002");
     assert!(error.message().contains("a link leads out of the folder"), "{error}");
 }
+
+/// Files whose listings leave out what is in folders of a name.
+#[derive(Debug)]
+struct Hiding(&'static str);
+
+impl Files for Hiding {}
+
+impl DiskFiles for Hiding {
+    fn entries(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        match folder.ends_with(self.0) {
+            true => Ok(Vec::new()),
+            false => Unsynced.entries(folder),
+        }
+    }
+}
+
+#[test]
+fn savepoint_that_a_listing_leaves_out_keeps_its_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let blind = Arc::new(LocalDisk::with_files(folder.path(), Arc::new(Hiding(SAVEPOINTS))));
+    let store = Store::open(blind, SERVER, "1").unwrap();
+    let first = publish(&store, "t", 1, &some_pairs(10));
+    store.create_savepoint("s", &first.id()).unwrap();
+    publish(&store, "t", 2, &some_pairs(10));
+    let before = files(folder.path());
+    let error = store.collect(KEEP_ONE).unwrap_err();
+    assert_eq!(error.code(), "CKPT-0011");
+    assert!(error.render().contains("savepoint \"s\""), "{error:?}");
+    assert_eq!(files(folder.path()), before);
+    // One that somebody removed is none.
+    std::fs::remove_file(folder.path().join("savepoints/s.json")).unwrap();
+    assert_eq!(store.collect(KEEP_ONE).unwrap().checkpoints, [first.id()]);
+}
