@@ -12,6 +12,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_statestore::{Changes, Error, Result, Spread, TableSchema};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -436,13 +437,12 @@ impl Node {
 
 /// State of whole rows: the row's columns and its multiplicity.
 fn row_table(name: String, schema: &SchemaRef, key: &[usize]) -> TableSchema {
-    let mut fields = unique_fields(
-        schema
-            .fields()
-            .iter()
-            .map(|field| field.as_ref().clone().with_nullable(true)),
-    );
-    fields.push(Field::new("multiplicity", DataType::Int64, false));
+    let of_row = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true));
+    let multiplicity = Field::new("multiplicity", DataType::Int64, false);
+    let fields = unique_fields(of_row.chain([multiplicity]));
     TableSchema {
         name,
         columns: Arc::new(Schema::new(fields)),
@@ -502,21 +502,21 @@ fn free_name(tables: &[TableSchema], name: String) -> String {
 
 /// Makes names unique by numbering repeats, so that a state table can be queried.
 pub(crate) fn unique_fields(fields: impl Iterator<Item = Field>) -> Vec<Field> {
-    let mut seen = std::collections::HashMap::<String, usize>::new();
-    fields
-        .map(|field| {
-            let count = seen
-                .entry(field.name().clone())
-                .and_modify(|count| *count += 1)
-                .or_insert(1);
-            let name = if *count == 1 {
-                field.name().clone()
-            } else {
-                format!("{}_{count}", field.name())
-            };
-            field.with_name(name)
-        })
-        .collect()
+    let fields: Vec<Field> = fields.collect();
+    let given: HashSet<String> = fields.iter().map(|field| field.name().clone()).collect();
+    let mut taken = HashSet::new();
+    let named = fields.into_iter().map(|field| {
+        if taken.insert(field.name().clone()) {
+            return field;
+        }
+        // A number that makes another column's name is passed over.
+        let mut numbered = (2u64..).map(|number| format!("{}_{number}", field.name()));
+        let name = numbered.find(|name| !given.contains(name) && !taken.contains(name));
+        let name = name.unwrap_or_default();
+        taken.insert(name.clone());
+        field.with_name(name)
+    });
+    named.collect()
 }
 
 impl AggregateCall {

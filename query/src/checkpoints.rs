@@ -23,6 +23,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Bytes of a savepoint's name at most.
+const SAVEPOINT_BYTES_MAX: usize = 63;
+
 /// Rows written at once.
 const ROWS_PER_BATCH: usize = 64 * 1024;
 
@@ -145,8 +148,16 @@ impl Database {
         blocking(move || {
             let store = database.checkpointer().store()?;
             let mut names: BTreeMap<CheckpointId, Vec<String>> = BTreeMap::new();
-            for (name, id) in store.checkpoints().savepoints()? {
-                names.entry(id).or_default().push(name);
+            let mut damaged = Vec::new();
+            for (path, savepoint) in store.checkpoints().each_savepoint()? {
+                match savepoint {
+                    Ok((name, id)) => names.entry(id).or_default().push(name),
+                    Err(error) => damaged.push(CheckpointListing {
+                        id: path.as_str().to_string(),
+                        savepoints: Vec::new(),
+                        manifest: Err(error),
+                    }),
+                }
             }
             let listed = store
                 .checkpoints()
@@ -157,7 +168,15 @@ impl Database {
                     id: id.to_string(),
                     manifest,
                 });
-            Ok(listed.collect())
+            let mut listed: Vec<CheckpointListing> = listed.collect();
+            // Savepoints of checkpoints that are not there.
+            listed.extend(names.into_iter().map(|(id, savepoints)| CheckpointListing {
+                manifest: Err(gone(&id)),
+                id: id.to_string(),
+                savepoints,
+            }));
+            listed.extend(damaged);
+            Ok(listed)
         })
         .await
     }
@@ -353,12 +372,24 @@ pub(crate) fn table(listed: Vec<CheckpointListing>) -> Result<RecordBatch> {
 }
 
 fn check_free(store: &Store, name: &str) -> Result<()> {
-    if !store.checkpoints().savepoints()?.contains_key(name) {
+    if name.is_empty() || name.len() > SAVEPOINT_BYTES_MAX {
+        let message = format!("cannot create savepoint \"{name}\": a name has 1 to {SAVEPOINT_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::Invalid, "CKPT-0009", message).sqlstate("42602"));
+    }
+    if store.checkpoints().savepoint(name)?.is_none() {
         return Ok(());
     }
     let message = format!("cannot create savepoint \"{name}\": it is there already");
     let error = Error::new(ErrorKind::Invalid, "CKPT-0009", message).sqlstate("42710");
     Err(error.attempt(format!("DROP SAVEPOINT {name}, or take another name")))
+}
+
+fn gone(id: &CheckpointId) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        "CKPT-0002",
+        format!("checkpoint {id}, which a savepoint names, is not there"),
+    )
 }
 
 fn no_folder() -> Error {

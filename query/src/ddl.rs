@@ -128,6 +128,7 @@ fn table_definition(
         if !names.insert(definition.name.clone()) {
             return Err(duplicate_column(&definition.name));
         }
+        check_column_name(&definition.name)?;
         columns.push(definition);
     }
     for constraint in &create.constraints {
@@ -270,6 +271,19 @@ fn check_connector(name: &str, is_source: bool, connector: &Option<Options>) -> 
         .attempt("add WITH (connector = 'file', ...), or CREATE TABLE to hold rows here")),
         _ => Ok(()),
     }
+}
+
+/// Refuses names that columns of our own have beside those of users.
+///
+/// # Errors
+/// `Invalid` 42701.
+pub(crate) fn check_column_name(name: &str) -> Result<()> {
+    use cenote_statestore::checkpoint::{DELETED, WEIGHT};
+    if ![cenote_engine::ROW_ID, DELETED, WEIGHT].contains(&name) {
+        return Ok(());
+    }
+    let message = format!("column name \"{name}\" conflicts with a system column name");
+    Err(Error::new(ErrorKind::Invalid, "SQL-0220", message).sqlstate("42701"))
 }
 
 fn duplicate_column(name: &str) -> Error {

@@ -14,7 +14,7 @@ use crate::database::Database;
 use crate::past::{Moment, Named};
 use async_trait::async_trait;
 use cenote_engine::ROW_ID;
-use cenote_statestore::checkpoint::{Checkpoint, KeyGroups, TableEntry};
+use cenote_statestore::checkpoint::{Checkpoint, KeyGroups, Store, TableEntry};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result as PlanResult;
@@ -53,11 +53,8 @@ impl Database {
                 Moment::Epoch(_) => return Ok(None),
                 Moment::Checkpoint(id) => id.clone(),
                 Moment::Savepoint(name) => {
-                    let savepoints = store.checkpoints().savepoints()?;
-                    let id = savepoints
-                        .get(name)
-                        .ok_or_else(|| no_savepoint(name, savepoints.keys()))?;
-                    id.to_string()
+                    let id = store.checkpoints().savepoint(name)?;
+                    id.ok_or_else(|| no_savepoint(name, &store))?.to_string()
                 }
             };
             store.checkpoints().open(&id).map(Some)
@@ -137,10 +134,14 @@ fn table_of(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
     }
 }
 
-fn no_savepoint<'n>(name: &str, known: impl Iterator<Item = &'n String>) -> Error {
+fn no_savepoint(name: &str, store: &Store) -> Error {
     let message = format!("cannot read as of savepoint \"{name}\": there is none of that name");
     let error = Error::new(ErrorKind::Invalid, "CKPT-0102", message).sqlstate("42704");
-    let known: Vec<&str> = known.map(String::as_str).collect();
+    let known = store.checkpoints().each_savepoint().unwrap_or_default();
+    let known: Vec<String> = known
+        .into_iter()
+        .filter_map(|(_, savepoint)| Some(savepoint.ok()?.0))
+        .collect();
     match known.is_empty() {
         true => error.attempt("CREATE SAVEPOINT makes one"),
         false => error.attempt(format!("the savepoints there are: {}", known.join(", "))),

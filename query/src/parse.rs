@@ -15,6 +15,7 @@ mod dialect;
 mod inspect;
 mod joins;
 mod lines;
+mod signs;
 pub(crate) mod structs;
 mod swallowed;
 mod table_command;
@@ -161,6 +162,7 @@ fn tokenize(sql: &str, lines: &Lines<'_>) -> Result<Vec<TokenWithSpan>> {
     let tokens = Tokenizer::new(&Postgres, sql)
         .tokenize_with_location()
         .map(continued::joined)
+        .map(signs::cut_off)
         .map(structs::quote_fields)
         .map(structs::name_stars)
         .map_err(|error| syntax(error.message.to_string(), lines.position(error.location)))?;

@@ -1,5 +1,6 @@
 """CHECKPOINT: everything at one epoch, in files that other programs read. The judges: pyarrow, DuckDB over what it read, and SQL at that epoch."""
 import json
+import subprocess
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -9,6 +10,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
+from harness import binary, cenote
 
 
 def newest(root):
@@ -235,3 +237,52 @@ def test_what_no_checkpoint_holds_is_refused_by_name(fresh):
             db.execute("SELECT * FROM t AS OF SAVEPOINT s3")
         assert part.name in str(raised.value), "a damaged file is named, not read"
         assert db.execute("SELECT * FROM t").fetchall() == [(1,)]
+
+
+def test_columns_may_have_any_name_that_is_not_a_system_columns(fresh):
+    """State tables have columns beside those of users: no name of theirs is in the way, or it is refused when it is made."""
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (id INT, multiplicity INT, count INT, count_2 INT, x INT)")
+        db.execute("CREATE MATERIALIZED VIEW j AS SELECT a.id, b.multiplicity FROM t a JOIN t b ON a.id = b.id")
+        db.execute("CREATE MATERIALIZED VIEW g AS SELECT count AS a, count_2 AS b, count(*) AS n, count(x) AS m, count(DISTINCT x) AS d FROM t GROUP BY 1, 2")
+        db.execute("CREATE MATERIALIZED VIEW top AS SELECT id, multiplicity FROM t ORDER BY x LIMIT 2")
+        db.execute("INSERT INTO t VALUES (1, 2, 3, 4, 5), (1, 7, 3, 4, 6)")
+        db.execute("CHECKPOINT")
+        root = Path(server.data) / "checkpoints"
+        same(table(root, newest(root), "public", "j"), [{"id": 1, "multiplicity": n} for n in (2, 7, 2, 7)])
+        for name, in db.execute("SELECT \"table\" FROM cenote_catalog.state_tables").fetchall():
+            same(table(root, newest(root), "cenote_state", name), rows_of(db, f'SELECT * FROM cenote_state."{name}"'))
+        for column in ["_row_id", "cenote_weight", "cenote_deleted"]:
+            with pytest.raises(psycopg.errors.DuplicateColumn, match="system column"):
+                db.execute(f"CREATE TABLE u ({column} INT)")
+            with pytest.raises(psycopg.errors.DuplicateColumn, match="system column"):
+                db.execute(f"CREATE MATERIALIZED VIEW u AS SELECT id AS {column} FROM t")
+
+
+def test_what_is_wrong_with_one_savepoint_is_told_and_the_others_are_read(fresh):
+    server = fresh()
+    root = Path(server.data) / "checkpoints"
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (n INT)")
+        db.execute("INSERT INTO t VALUES (1)")
+        for name in "abc":
+            db.execute(f"CREATE SAVEPOINT {name}")
+        (root / "savepoints" / "a.json").write_bytes(b"")
+        lost, = db.execute("SELECT id FROM cenote_catalog.checkpoints WHERE savepoint = 'c'").fetchone()
+        (root / lost / "manifest.json").unlink()
+        assert db.execute("SELECT n FROM t AS OF SAVEPOINT b").fetchall() == [(1,)]
+        with pytest.raises(psycopg.Error, match="a.json"):
+            db.execute("SELECT n FROM t AS OF SAVEPOINT a")
+        damaged = db.execute("SELECT id, savepoint FROM cenote_catalog.checkpoints WHERE status = 'damaged' ORDER BY 1").fetchall()
+        assert damaged == [(lost, "c"), ("savepoints/a.json", None)]
+        for name in ['""', '"' + "x" * 64 + '"']:
+            before = len(db.execute("SHOW CHECKPOINTS").fetchall())
+            with pytest.raises(psycopg.Error):
+                db.execute(f"CREATE SAVEPOINT {name}")
+            assert len(db.execute("SHOW CHECKPOINTS").fetchall()) == before
+    told = cenote("verify", str(root))
+    assert told.returncode == 1 and "a.json" in told.stdout and f"checkpoint {lost}" in told.stdout
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([binary(), "verify", str(root)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "panicked" not in done.stderr

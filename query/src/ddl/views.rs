@@ -242,6 +242,9 @@ impl Database {
     ) -> Result<Arc<MaterializedView>> {
         let ddl = encode(&DdlRecord::CreateView(definition.clone()))?;
         let plan = self.view_plan(&definition).await?;
+        for column in plan.table.columns.fields() {
+            super::check_column_name(column.name())?;
+        }
         let started = self
             .launch(definition, plan, Some(ddl), OnRowError::Keep, self.history_bytes())
             .await?;

@@ -38,23 +38,45 @@ impl Checkpoints {
     /// # Errors
     /// `Corrupt`: one of the files is damaged. `Unsupported`: a newer release wrote it. `Unavailable`: it cannot be read.
     pub fn savepoints(&self) -> Result<BTreeMap<String, CheckpointId>> {
+        self.each_savepoint()?
+            .into_iter()
+            .map(|(_, savepoint)| savepoint)
+            .collect()
+    }
+
+    /// Every file of a savepoint, and what it says or what is wrong with it.
+    ///
+    /// # Errors
+    /// `Unavailable`: the folder cannot be listed.
+    pub fn each_savepoint(&self) -> Result<Vec<(BlobPath, Result<(String, CheckpointId)>)>> {
         let (folder, blobs) = (place(SAVEPOINTS.to_string())?, self.blobs.as_ref());
         let found = blobs.list(Some(&folder));
         let found = found.map_err(|cause| fault::io("list", &blobs.describe(Some(&folder)), cause))?;
-        let mut savepoints = BTreeMap::new();
-        for file in found.iter().filter(|file| file.path.name().ends_with(".json")) {
-            let Some(bytes) = read_document(blobs, &file.path)? else {
-                continue;
-            };
-            let document: SavepointDocument =
-                document::unseal(&bytes, FORMAT_NAME).map_err(|flaw| fault::flawed(blobs, &file.path, flaw))?;
-            let id = CheckpointId::parse(&document.checkpoint)
-                .filter(|_| savepoint_path(&document.name).ok().as_ref() == Some(&file.path));
-            let id =
-                id.ok_or_else(|| fault::damaged(blobs, &file.path, "it names no checkpoint, or lies elsewhere"))?;
-            savepoints.insert(document.name, id);
-        }
-        Ok(savepoints)
+        let files = found.into_iter().filter(|file| file.path.name().ends_with(".json"));
+        // One that is gone since it was listed is none.
+        let read = files.filter_map(|file| Some((self.read_savepoint(&file.path).transpose()?, file.path)));
+        Ok(read.map(|(savepoint, path)| (path, savepoint)).collect())
+    }
+
+    /// The checkpoint that a savepoint names; `None`: there is none of that name.
+    ///
+    /// # Errors
+    /// As of [`Checkpoints::savepoints`], for this one.
+    pub fn savepoint(&self, name: &str) -> Result<Option<CheckpointId>> {
+        Ok(self.read_savepoint(&savepoint_path(name)?)?.map(|(_, id)| id))
+    }
+
+    fn read_savepoint(&self, path: &BlobPath) -> Result<Option<(String, CheckpointId)>> {
+        let blobs = self.blobs.as_ref();
+        let Some(bytes) = read_document(blobs, path)? else {
+            return Ok(None);
+        };
+        let document: SavepointDocument =
+            document::unseal(&bytes, FORMAT_NAME).map_err(|flaw| fault::flawed(blobs, path, flaw))?;
+        let id = CheckpointId::parse(&document.checkpoint)
+            .filter(|_| savepoint_path(&document.name).ok().as_ref() == Some(path));
+        let id = id.ok_or_else(|| fault::damaged(blobs, path, "it names no checkpoint, or lies elsewhere"))?;
+        Ok(Some((document.name, id)))
     }
 }
 

@@ -1,6 +1,8 @@
 //! `cenote verify`: everything that is wrong with a checkpoint, or with all checkpoints of a folder.
 
 use super::{Place, checkpoints, none_there, place};
+use crate::cli::output::Output;
+use crate::cli::progress::Line;
 use cenote_statestore::checkpoint::{CheckpointId, Checkpoints, Verified};
 use cenote_statestore::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -22,13 +24,14 @@ pub struct VerifyOptions {
 /// `Corrupt`: something is damaged. `Invalid`: there is no checkpoint.
 pub fn verify(options: &VerifyOptions) -> Result<()> {
     let path = options.path.as_path();
+    let mut output = Output::stdout(Line::default());
     let problems = match place(path) {
-        Place::One(root, id) => one(&checkpoints(root), id)?,
-        Place::Folder(root) => all(root)?,
+        Place::One(root, id) => one(&checkpoints(root), id, &mut output)?,
+        Place::Folder(root) => all(root, &mut output)?,
     };
-    problems
-        .iter()
-        .for_each(|problem| println!("damaged: {}", problem.message()));
+    for problem in &problems {
+        tell(&mut output, format!("damaged: {}", problem.message()))?;
+    }
     match problems.len() {
         0 => Ok(()),
         count => {
@@ -43,14 +46,20 @@ pub fn verify(options: &VerifyOptions) -> Result<()> {
     }
 }
 
-fn one(checkpoints: &Checkpoints, id: &str) -> Result<Vec<Error>> {
+fn tell(output: &mut Output, line: String) -> Result<()> {
+    output.buffer().extend_from_slice(line.as_bytes());
+    output.buffer().push(b'\n');
+    output.flush()
+}
+
+fn one(checkpoints: &Checkpoints, id: &str, output: &mut Output) -> Result<Vec<Error>> {
     let checkpoint = match checkpoints.open(id) {
         Err(error) if matches!(error.kind(), ErrorKind::Corrupt) => return Ok(vec![error]),
         opened => opened?,
     };
     let verified = checkpoint.verify()?;
     if verified.problems.is_empty() {
-        println!("{}", summary(&checkpoint.manifest().id(), &verified));
+        tell(output, summary(&checkpoint.manifest().id(), &verified))?;
     }
     Ok(verified.problems)
 }
@@ -66,7 +75,7 @@ fn summary(id: &CheckpointId, verified: &Verified) -> String {
     format!("ok: {id}: {tables} tables, {rows} rows, {files} files, {bytes} bytes")
 }
 
-fn all(root: &Path) -> Result<Vec<Error>> {
+fn all(root: &Path, output: &mut Output) -> Result<Vec<Error>> {
     let checkpoints = checkpoints(root);
     let found = checkpoints.all()?;
     if found.is_empty() {
@@ -80,17 +89,28 @@ fn all(root: &Path) -> Result<Vec<Error>> {
             .attempt("cenote verify ROOT/ID for a checkpoint"),
         });
     }
-    let mut problems = Vec::new();
+    let (mut problems, mut ids) = (Vec::new(), Vec::new());
     for (id, manifest) in found {
         match manifest {
             Err(error) => problems.push(error),
-            Ok(_) => problems.extend(one(&checkpoints, id.as_str())?),
+            Ok(_) => problems.extend(one(&checkpoints, id.as_str(), output)?),
         }
+        ids.push(id);
     }
-    for outcome in [checkpoints.owner().map(drop), checkpoints.savepoints().map(drop)] {
-        match outcome {
+    match checkpoints.owner() {
+        Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
+        owner => problems.extend(owner.err()),
+    }
+    for (_, savepoint) in checkpoints.each_savepoint()? {
+        match savepoint {
             Err(error) if error.kind() == ErrorKind::Unavailable => return Err(error),
-            outcome => problems.extend(outcome.err()),
+            Err(error) => problems.push(error),
+            Ok((name, id)) if !ids.contains(&id) => problems.push(Error::new(
+                ErrorKind::Corrupt,
+                "CKPT-0002",
+                format!("checkpoint {id}, which savepoint \"{name}\" names, is not there"),
+            )),
+            Ok(_) => {}
         }
     }
     Ok(problems)

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// # Errors
 /// `Unsupported` CLI-0023: another scheme. `Invalid` CLI-0020: a host, or a path that is not absolute.
 pub fn folder_of(url: &str) -> Result<PathBuf> {
+    if url.is_empty() {
+        return Err(refused(ErrorKind::Invalid, url, "it is empty"));
+    }
     let Some((scheme, rest)) = url.split_once(":").filter(|(scheme, _)| is_scheme(scheme)) else {
         return Ok(PathBuf::from(url));
     };
@@ -64,6 +67,7 @@ mod tests {
             ),
             ("file://host/path", ErrorKind::Invalid, "no absolute path"),
             ("file:///%ff", ErrorKind::Invalid, "not UTF-8"),
+            ("", ErrorKind::Invalid, "it is empty"),
         ] {
             let error = folder_of(url).unwrap_err();
             assert_eq!(error.kind(), kind, "{url}");
