@@ -59,6 +59,7 @@ pub use manifest::{BucketEntry, KeyGroups, Kind, Manifest, PartEntry, PartKind, 
 pub use part::{DELETED, WEIGHT};
 pub use read::TableRows;
 pub use repeated::Repeated;
+pub use savepoints::Savepoint;
 pub use store::{Collected, Store};
 pub use table::TableState;
 pub use verify::Verified;

@@ -178,7 +178,7 @@ impl Accumulator {
                 .ok_or_else(|| Error::bug("elements are not kept"))?;
             let changes = keep_elements(values, order, &rows, &given, skips_null.then_some(elements.value))?;
             if let State::Count(counts) = &mut self.state
-                && let Some(counts) = counts.to_add(false, group_rows)
+                && let Some(counts) = counts.addable(false, group_rows)
             {
                 changes
                     .into_iter()
@@ -525,7 +525,7 @@ fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> 
 
 /// Counts the rows whose argument is not NULL.
 fn add_counts(counts: &mut Counts, rows: &Rows<'_>, argument: Option<&ArrayRef>) {
-    let Some(counts) = counts.to_add(rows.count_all(argument), rows.group_rows) else {
+    let Some(counts) = counts.addable(rows.count_all(argument), rows.group_rows) else {
         return;
     };
     let add = |_, group: u32, weight| counts[group as usize] += weight;

@@ -17,6 +17,9 @@ const FORMAT_NAME: &str = "cenote-savepoint";
 /// Bytes of a savepoint's name at most.
 const NAME_BYTES_MAX: usize = 63;
 
+/// A savepoint's name, and the checkpoint that it names.
+pub type Savepoint = (String, CheckpointId);
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SavepointDocument {
@@ -48,7 +51,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `Unavailable`: the folder cannot be listed.
-    pub fn each_savepoint(&self) -> Result<Vec<(BlobPath, Result<(String, CheckpointId)>)>> {
+    pub fn each_savepoint(&self) -> Result<Vec<(BlobPath, Result<Savepoint>)>> {
         let (folder, blobs) = (place(SAVEPOINTS.to_string())?, self.blobs.as_ref());
         let found = blobs.list(Some(&folder));
         let found = found.map_err(|cause| fault::io("list", &blobs.describe(Some(&folder)), cause))?;
@@ -66,7 +69,7 @@ impl Checkpoints {
         Ok(self.read_savepoint(&savepoint_path(name)?)?.map(|(_, id)| id))
     }
 
-    fn read_savepoint(&self, path: &BlobPath) -> Result<Option<(String, CheckpointId)>> {
+    fn read_savepoint(&self, path: &BlobPath) -> Result<Option<Savepoint>> {
         let blobs = self.blobs.as_ref();
         let Some(bytes) = read_document(blobs, path)? else {
             return Ok(None);

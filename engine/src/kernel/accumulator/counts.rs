@@ -21,7 +21,7 @@ impl Counts {
     /// # Arguments
     /// - `all`: whether every row of the push counts.
     /// - `of_rows`: how many rows each group has, without the push.
-    pub(super) fn to_add(&mut self, all: bool, of_rows: &[i64]) -> Option<&mut [i64]> {
+    pub(super) fn addable(&mut self, all: bool, of_rows: &[i64]) -> Option<&mut [i64]> {
         if all && self.0.is_none() {
             return None;
         }
