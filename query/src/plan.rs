@@ -289,7 +289,8 @@ impl ReadView {
     /// These are read here, all at one epoch, which becomes the view's.
     pub(crate) async fn with_named(mut self, ast: &Ast) -> Result<ReadView> {
         for moment in crate::past::moments(ast) {
-            self.reach(moment).await?;
+            // Apart from the statement's own future, which it would make larger for all that name no moment.
+            Box::pin(self.reach(moment)).await?;
         }
         let kept = self.named_in_kept_only(ast);
         let mut names = BTreeSet::new();

@@ -73,7 +73,7 @@ fn bad_values_are_refused_with_their_place() {
 #[test]
 fn every_option_is_a_key_of_the_file() {
     let value = |key: &str| match key {
-        "workers" | "retain_epochs" | "max_connections" => "1",
+        "workers" | "retain_epochs" | "max_connections" | "checkpoint_retain" => "1",
         "allow_path" => "['.']",
         _ => "'1'",
     };
