@@ -23,9 +23,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Bytes of a savepoint's name at most.
-const SAVEPOINT_BYTES_MAX: usize = 63;
-
 /// Rows written at once.
 const ROWS_PER_BATCH: usize = 64 * 1024;
 
@@ -112,7 +109,7 @@ impl Database {
                 None => Kind::Checkpoint,
             };
             if let Some(name) = &savepoint {
-                check_free(&store, name)?;
+                store.check_new_savepoint(name)?;
             }
             let manifest = capture.write(store.begin(None)?, kind)?;
             if let Some(name) = savepoint {
@@ -369,19 +366,6 @@ pub(crate) fn table(listed: Vec<CheckpointListing>) -> Result<RecordBatch> {
             text(&|one| one.manifest.as_ref().err().map(|error| error.message().to_string())),
         )
         .batch()
-}
-
-fn check_free(store: &Store, name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > SAVEPOINT_BYTES_MAX {
-        let message = format!("cannot create savepoint \"{name}\": a name has 1 to {SAVEPOINT_BYTES_MAX} bytes");
-        return Err(Error::new(ErrorKind::Invalid, "CKPT-0009", message).sqlstate("42602"));
-    }
-    if store.checkpoints().savepoint(name)?.is_none() {
-        return Ok(());
-    }
-    let message = format!("cannot create savepoint \"{name}\": it is there already");
-    let error = Error::new(ErrorKind::Invalid, "CKPT-0009", message).sqlstate("42710");
-    Err(error.attempt(format!("DROP SAVEPOINT {name}, or take another name")))
 }
 
 fn gone(id: &CheckpointId) -> Error {

@@ -83,16 +83,37 @@ impl Checkpoints {
     }
 }
 
+/// Refuses a name that no savepoint can have.
+fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        1..=NAME_BYTES_MAX => Ok(()),
+        _ => Err(fault::savepoint("create", name, "a name has 1 to 63 bytes").sqlstate("42602")),
+    }
+}
+
 impl Store {
+    /// Refuses a name that a new savepoint cannot have, before anything is written for it.
+    ///
+    /// # Errors
+    /// `Invalid`: it is taken, empty or longer than 63 bytes. `Corrupt`: the file of that name is damaged.
+    pub fn check_new_savepoint(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        match self.checkpoints().savepoint(name)? {
+            None => Ok(()),
+            Some(_) => {
+                let error = fault::savepoint("create", name, "it is there already");
+                Err(error.attempt(format!("DROP SAVEPOINT {name}, or take another name")))
+            }
+        }
+    }
+
     /// Names a checkpoint, which is kept from then on.
     ///
     /// # Errors
     /// `Invalid`: the name is taken, empty or longer than 63 bytes; or there is no such checkpoint. `Corrupt`: its manifest is damaged.
     pub fn create_savepoint(&self, name: &str, id: &CheckpointId) -> Result<()> {
         let _turn = self.shared().turn.lock();
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(fault::savepoint("create", name, "a name has 1 to 63 bytes").sqlstate("42602"));
-        }
+        check_name(name)?;
         let blobs = &self.shared().checkpoints.blobs;
         self.shared().checkpoints.open(id.as_str())?;
         let document = SavepointDocument {
