@@ -299,6 +299,8 @@ fn views_that_rows_cannot_matter_to_do_nothing() {
                 ..Commit::default()
             };
             database.views.get_mut(&id).unwrap().since = database.commit(created).unwrap();
+            // A view holds back the visible epoch, which is waited for below, once it has its first contents.
+            database.wait_live(id).unwrap();
             meters
         });
         database.insert(people_id, &[vec![Cell::text("c"), Cell::float(1.0)]]);
