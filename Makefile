@@ -5,9 +5,10 @@ export CENOTE_BIN ?= $(CARGO_TARGET_DIR)/release/cenote
 PYTHON = $$($(CURDIR)/tests/setup)
 ARGS ?=
 SECONDS ?= 10
+ROUNDS ?= 250
 TARGETS ?= json wal key
 
-.PHONY: demo build test unit e2e oracle cases fuzz bench bench-peers fmt lint docs golden
+.PHONY: demo build test unit e2e oracle cases crash fuzz bench bench-peers fmt lint docs golden
 
 demo: build        ## build it and show the main job on real input
 	@"$(PYTHON)" tests/demo
@@ -34,6 +35,9 @@ oracle: build      ## random views judged by DuckDB, and the oracle's tests of i
 
 cases: build       ## SQL cases in three modes, at 1 and 4 workers
 	"$(PYTHON)" tests/run_cases $(ARGS)
+
+crash: build       ## 1,000 kills at random moments, judged by a model; ROUNDS for each of its four runs
+	cd tests && CRASH_ROUNDS=$(ROUNDS) "$(PYTHON)" -m pytest e2e/test_crash.py -k sigkill -s
 
 fuzz:              ## hostile bytes for each reader, SECONDS for each; replay: make fuzz TARGETS=json ARGS=crash-...
 	@tests/setup c++=g++ >/dev/null

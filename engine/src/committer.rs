@@ -23,10 +23,10 @@ mod open;
 mod routes;
 mod tables;
 
+use crate::engine::{Logged, Sealed, StateFound, StateRead};
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
-use arrow::array::RecordBatch;
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
 pub use commit::{Commit, NewView, OnConflict, Sealing, TableWrite};
@@ -39,8 +39,8 @@ pub(crate) use routes::Routes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-pub(crate) use tables::Tables;
 pub use tables::{ROW_ID, is_row_numbered, visible_columns};
+pub(crate) use tables::{Tables, ddl_of};
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests taken into one group, which shares an fsync.
@@ -63,7 +63,7 @@ pub(crate) enum Request {
     },
     Peek {
         peeks: Vec<PeekRequest>,
-        reply: oneshot::Sender<Epoch>,
+        reply: oneshot::Sender<Sealed>,
     },
     /// Batches of sources are not to wait for views any longer; answered with the epoch of the last of them.
     Flush(oneshot::Sender<Epoch>),
@@ -71,12 +71,21 @@ pub(crate) enum Request {
         view: CollectionId,
         reply: mpsc::UnboundedSender<crate::worker::OperatorSizes>,
     },
+    /// Records of the log before this one are in a checkpoint.
+    ForgetBefore(u64),
+    /// A view that is there at the epoch that the engine starts at.
+    Attach(Box<NewView>),
+    /// A commit of the log that the engine starts before.
+    Again {
+        logged: Box<Logged>,
+        reply: oneshot::Sender<Result<()>>,
+    },
     Shutdown,
 }
 
 pub(crate) struct PeekRequest {
-    pub(crate) read: crate::engine::StateRead,
-    pub(crate) answers: mpsc::UnboundedSender<Result<Vec<RecordBatch>>>,
+    pub(crate) read: StateRead,
+    pub(crate) answers: mpsc::UnboundedSender<Result<StateFound>>,
 }
 
 /// A place in a source's queue; dropped when its batch is committed or refused.
@@ -249,7 +258,15 @@ impl Committer {
                     self.release(std::mem::take(&mut prepared));
                     self.seal_open();
                     peeks.into_iter().for_each(|peek| self.peek(peek));
-                    let _ = reply.send(self.epoch);
+                    let _ = reply.send(Sealed {
+                        epoch: self.epoch,
+                        next_record: self.log.as_ref().map(Log::next_lsn),
+                    });
+                }
+                Request::ForgetBefore(record) => {
+                    if let Some(Err(error)) = self.log.as_mut().map(|log| log.forget_before(record)) {
+                        tracing::warn!("the log keeps what it need not: {}", error.render());
+                    }
                 }
                 Request::Sizes { view, reply } => {
                     self.workers.iter().for_each(|worker| {
@@ -261,6 +278,17 @@ impl Committer {
                 }
                 Request::Flush(reply) => {
                     let _ = reply.send(self.epoch);
+                }
+                Request::Attach(view) => {
+                    let attached = self.create_view(*view, self.epoch, self.epoch);
+                    let attached = attached.unwrap_or_else(|error| abort(&error));
+                    self.workers
+                        .iter()
+                        .for_each(|worker| worker.send(Command::CreateView(attached.clone())));
+                }
+                Request::Again { logged, reply } => {
+                    let done = self.prepare_again(*logged);
+                    let _ = reply.send(done.map(|done| prepared.push(done)));
                 }
                 Request::Shutdown => go_on = false,
             }
@@ -286,14 +314,11 @@ impl Committer {
                 .into_iter()
                 .map(|(id, rows)| (id, Changes::insertions(rows))),
         );
-        let create_view = commit
-            .create_view
-            .map(|view| self.create_view(view, epoch).unwrap_or_else(|error| abort(&error)));
-        for id in &commit.drops {
-            self.views.remove(id);
-            self.routes.remove(*id);
-            self.tables.remove(*id);
-        }
+        let create_view = commit.create_view.map(|view| {
+            self.create_view(view, epoch, epoch.previous())
+                .unwrap_or_else(|error| abort(&error))
+        });
+        self.forget(&commit.drops);
         self.epoch = epoch;
         Ok(Prepared {
             epoch,
@@ -302,6 +327,44 @@ impl Committer {
             drops: commit.drops,
             reply: None,
         })
+    }
+
+    /// Applies a commit of the log again, as the epoch that it was.
+    fn prepare_again(&mut self, logged: Logged) -> Result<Prepared> {
+        let Logged {
+            record,
+            unless_writes,
+            create_tables,
+            create_view,
+            drops,
+        } = logged;
+        for (id, table) in create_tables {
+            self.tables.add(id, table);
+        }
+        let writes = self.tables.logged_writes(&record, &unless_writes)?;
+        self.epoch = record.epoch;
+        let changes = self
+            .tables
+            .apply(self.epoch, &writes)
+            .unwrap_or_else(|error| abort(&error));
+        let create_view = create_view.map(|view| self.create_view(view, self.epoch, self.epoch.previous()));
+        let create_view = create_view.transpose()?;
+        self.forget(&drops);
+        Ok(Prepared {
+            epoch: self.epoch,
+            changes,
+            create_view,
+            drops,
+            reply: None,
+        })
+    }
+
+    fn forget(&mut self, dropped: &[CollectionId]) {
+        for id in dropped {
+            self.views.remove(id);
+            self.routes.remove(*id);
+            self.tables.remove(*id);
+        }
     }
 
     /// Takes a batch into the open epoch.
@@ -350,13 +413,15 @@ impl Committer {
         }
     }
 
-    fn create_view(&mut self, view: NewView, epoch: Epoch) -> Result<Arc<CreateView>> {
+    /// # Arguments
+    /// - `epoch`: of its first contents. `inputs_at`: of those of its inputs that it begins with.
+    fn create_view(&mut self, view: NewView, epoch: Epoch, inputs_at: Epoch) -> Result<Arc<CreateView>> {
         let mut snapshots = BTreeMap::new();
         for node in &view.plan.nodes {
             let crate::plan::Node::Input { collection, schema } = node else {
                 continue;
             };
-            let pin = self.retention.pin(epoch.previous())?;
+            let pin = self.retention.pin(inputs_at)?;
             let view = self.views.get(collection).cloned();
             let is_view = view.is_some();
             if let Some(table) = view.or_else(|| self.tables.get(*collection)) {
@@ -381,11 +446,14 @@ impl Committer {
             errors,
             is_followed,
             replays,
+            state,
         } = view;
         Ok(Arc::new(CreateView {
             id,
             plan,
             epoch,
+            inputs_at,
+            state,
             table,
             errors,
             status,
@@ -464,6 +532,7 @@ impl Committer {
         }
         self.in_flight.push(epoch, rows);
         self.times.push_back((epoch, Instant::now()));
+        self.progress.note_sealed(epoch);
     }
 
     /// Deals rows out to the workers: small batches whole, large ones in slices.
@@ -487,17 +556,17 @@ impl Committer {
     }
 
     fn peek(&mut self, request: PeekRequest) {
-        let crate::engine::StateRead {
+        let StateRead {
             view,
             node,
             table,
-            keys,
+            rows,
         } = request.read;
         let peek = Arc::new(Peek {
             view,
             node,
             table,
-            keys,
+            rows,
             epoch: self.epoch,
             reply: request.answers,
         });
@@ -517,6 +586,7 @@ impl Committer {
             self.retention.keep_from(*epoch);
             self.times.pop_front();
         }
+        self.progress.forget_sealed_before(self.retention.kept_from());
     }
 }
 

@@ -1,18 +1,20 @@
 //! The engine's handle: starts and stops the threads, takes commits and reads.
 
 use crate::committer::{
-    Commit, Committer, Held, InFlight, PeekRequest, Request, RetentionRule, Routes, Sealing, SourcePermit, Tables,
+    Commit, Committer, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing, SourcePermit,
+    Tables, ddl_of,
 };
+use crate::kernel::StateChanges;
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::replay::{self, ReplayFeed, ReplayInput};
 use crate::worker::{self, OperatorSizes, WorkerPort};
 use arrow::array::{ArrayRef, RecordBatch};
-use cenote_statestore::wal::{Log, LogOptions};
-use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, Retention, VersionedTable};
+use cenote_statestore::wal::{Log, LogOptions, Record, Replay};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, Retention, VersionedTable};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -44,8 +46,39 @@ pub struct StateRead {
     pub node: usize,
     /// Number of the table among the node's state tables.
     pub table: usize,
-    /// Values of the table's key columns; `None`: everything.
-    pub keys: Option<Vec<ArrayRef>>,
+    /// Which of its rows.
+    pub rows: StateRows,
+}
+
+/// Rows of a state table.
+#[derive(Clone, Debug)]
+pub enum StateRows {
+    /// All.
+    All,
+    /// Those of keys: values of the table's key columns.
+    OfKeys(Vec<ArrayRef>),
+    /// All, and from here on it is noted which change.
+    Base,
+    /// Those that have changed since they were last read so, or as the base.
+    Changed,
+}
+
+/// What a read of a state table found.
+#[derive(Clone, Debug, Default)]
+pub struct StateFound {
+    /// The rows, and what went where changes were asked for.
+    pub rows: StateChanges,
+    /// How many rows the table has.
+    pub size: u64,
+}
+
+/// An epoch that has its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The number of the log's first record of later epochs; `None`: there is no log.
+    pub next_record: Option<u64>,
 }
 
 /// A running engine. Dropping it without [`Engine::shutdown`] leaves its threads to the end of the process.
@@ -58,13 +91,47 @@ pub struct Engine {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// An engine whose log has been read but whose threads do not run yet.
+/// An engine whose log is open but whose threads do not run yet.
 pub struct Recovered {
     config: EngineConfig,
     retention: Arc<Retention>,
     tables: Tables,
     log: Option<Log>,
+    /// Records that were not read yet.
+    replay: Option<Replay>,
     epoch: Epoch,
+}
+
+/// A commit as the log has it, to be made again ([`Engine::again`]).
+pub struct Logged {
+    /// The record.
+    pub record: Record,
+    /// Nothing of it is applied if it writes to one of these tables.
+    pub unless_writes: Arc<BTreeSet<CollectionId>>,
+    /// Tables to add before the writes.
+    pub create_tables: Vec<(CollectionId, Arc<VersionedTable>)>,
+    /// A view to start, reading its inputs as of the epoch before.
+    pub create_view: Option<NewView>,
+    /// Views, then tables, to drop.
+    pub drops: Vec<CollectionId>,
+}
+
+impl Logged {
+    /// A record with writes alone.
+    pub fn new(record: Record, unless_writes: Arc<BTreeSet<CollectionId>>) -> Logged {
+        Logged {
+            record,
+            unless_writes,
+            create_tables: Vec::new(),
+            create_view: None,
+            drops: Vec::new(),
+        }
+    }
+
+    /// The catalog change in it.
+    pub fn ddl(&self) -> Result<Option<String>> {
+        ddl_of(&self.record)
+    }
 }
 
 /// Adds and removes tables while the log is read.
@@ -74,6 +141,14 @@ impl RecoveredTables<'_> {
     /// Adds a table, empty.
     pub fn add(&mut self, id: CollectionId, table: Arc<VersionedTable>) {
         self.0.add(id, table);
+    }
+
+    /// Fills a table that has been added with the rows that it has at the epoch that the engine starts at.
+    ///
+    /// # Errors
+    /// One of `rows`; `Corrupt`: they are no rows of the table.
+    pub fn fill(&mut self, id: CollectionId, epoch: Epoch, rows: impl Iterator<Item = Result<Changes>>) -> Result<()> {
+        self.0.fill(id, epoch, rows)
     }
 
     /// Removes a table.
@@ -88,12 +163,10 @@ impl Recovered {
         self.log.as_ref().map(Log::id)
     }
 
-    /// Reads the log, if there is one, from its start.
+    /// Opens the log, if there is one. It is read by [`Recovered::read`], or behind a checkpoint by [`Recovered::start_at`].
     ///
     /// # Arguments
     /// - `built_in`: tables that are there from the start.
-    /// - `on_ddl`: called for each logged catalog change, in order, with its epoch and text; it must add the tables
-    ///   that the change creates and remove those that it drops.
     ///
     /// # Errors
     /// `Corrupt`: the log is damaged; file and offset are named and nothing was changed on disk.
@@ -101,11 +174,11 @@ impl Recovered {
         config: EngineConfig,
         retention: Arc<Retention>,
         built_in: &[(CollectionId, Arc<VersionedTable>)],
-        mut on_ddl: impl FnMut(Epoch, &[u8], &mut RecoveredTables<'_>) -> Result<()>,
     ) -> Result<Recovered> {
         let mut recovered = Recovered {
             tables: Tables::default(),
             log: None,
+            replay: None,
             epoch: Epoch::ZERO,
             retention,
             config,
@@ -121,16 +194,49 @@ impl Recovered {
             let (file, offset, bytes) = (cut.file.display(), cut.offset, cut.bytes);
             tracing::warn!("log {file}: cut at byte {offset}: the last {bytes} bytes are no whole record");
         }
-        for record in replay {
+        recovered.log = Some(log);
+        recovered.replay = Some(replay);
+        Ok(recovered)
+    }
+
+    /// The number of the first record that the log still has; `None`: there is no log.
+    pub fn first_record(&self) -> Option<u64> {
+        self.log.as_ref().map(Log::first_lsn)
+    }
+
+    /// Reads the log from its start.
+    ///
+    /// # Arguments
+    /// - `on_ddl`: called for each logged catalog change, in order, with its epoch and text; it must add the tables
+    ///   that the change creates and remove those that it drops.
+    ///
+    /// # Errors
+    /// `Corrupt`: the log cannot be read.
+    pub fn read(&mut self, mut on_ddl: impl FnMut(Epoch, &[u8], &mut RecoveredTables<'_>) -> Result<()>) -> Result<()> {
+        for record in self.replay.take().into_iter().flatten() {
             let record = record?;
-            recovered.tables.replay(&record, &mut |epoch, ddl, tables| {
+            self.tables.replay(&record, &mut |epoch, ddl, tables| {
                 on_ddl(epoch, ddl, &mut RecoveredTables(tables))
             })?;
-            recovered.epoch = record.epoch;
-            recovered.retention.keep_from(record.epoch);
+            self.epoch = record.epoch;
+            self.retention.keep_from(record.epoch);
         }
-        recovered.log = Some(log);
-        Ok(recovered)
+        Ok(())
+    }
+
+    /// Says that the tables, which the caller has filled, and views, which it attaches, are of an epoch.
+    ///
+    /// # Returns
+    /// What the log has to be made again on top ([`Engine::again`]): records of later epochs are among them.
+    pub fn start_at(&mut self, epoch: Epoch) -> Option<Replay> {
+        self.epoch = epoch;
+        self.retention.keep_from(epoch);
+        self.replay.take()
+    }
+
+    /// The tables.
+    pub fn tables(&mut self) -> RecoveredTables<'_> {
+        RecoveredTables(&mut self.tables)
     }
 
     /// The newest epoch in the log.
@@ -218,6 +324,22 @@ impl Engine {
         answer.await.map_err(|_| stopped())?
     }
 
+    /// Starts a view that is there at the epoch that the engine has started at: from its state, or from its inputs' contents.
+    pub async fn attach(&self, view: NewView) -> Result<()> {
+        self.send_from_task(Request::Attach(Box::new(view))).await
+    }
+
+    /// Makes a commit of the log again, as the epoch that it was; nothing else was committed since the start.
+    ///
+    /// # Returns
+    /// What waits until it is made.
+    pub async fn again(&self, logged: Logged) -> Result<oneshot::Receiver<Result<()>>> {
+        let (reply, done) = oneshot::channel();
+        let logged = Box::new(logged);
+        self.send_from_task(Request::Again { logged, reply }).await?;
+        Ok(done)
+    }
+
     /// Hands a request to the committer; while its queue is full, waits on a thread where waiting is allowed.
     async fn send_from_task(&self, request: Request) -> Result<()> {
         match self.requests.try_send(request) {
@@ -246,6 +368,13 @@ impl Engine {
     /// # Returns
     /// The epoch, and the rows of each read in order. Other tables can be read at the same epoch once it is visible.
     pub async fn read_state(&self, reads: Vec<StateRead>) -> Result<(Epoch, Vec<Vec<RecordBatch>>)> {
+        let (sealed, found) = self.read_sealed_state(reads).await?;
+        let rows = found.into_iter().map(|found| found.rows.there).collect();
+        Ok((sealed.epoch, rows))
+    }
+
+    /// As [`Engine::read_state`], for a checkpoint: tells where in the log the epoch ends, too.
+    pub async fn read_sealed_state(&self, reads: Vec<StateRead>) -> Result<(Sealed, Vec<StateFound>)> {
         let mut channels = Vec::with_capacity(reads.len());
         let peeks = reads
             .into_iter()
@@ -255,18 +384,26 @@ impl Engine {
                 PeekRequest { read, answers }
             })
             .collect();
-        let (reply, epoch) = oneshot::channel();
+        let (reply, sealed) = oneshot::channel();
         self.send_from_task(Request::Peek { peeks, reply }).await?;
-        let epoch = epoch.await.map_err(|_| stopped())?;
+        let sealed = sealed.await.map_err(|_| stopped())?;
         let mut results = Vec::with_capacity(channels.len());
         for mut received in channels {
-            let mut rows = Vec::new();
+            let mut found = StateFound::default();
             for _ in 0..self.workers {
-                rows.extend(received.recv().await.ok_or_else(stopped)??);
+                let of_worker = received.recv().await.ok_or_else(stopped)??;
+                found.rows.there.extend(of_worker.rows.there);
+                found.rows.gone.extend(of_worker.rows.gone);
+                found.size += of_worker.size;
             }
-            results.push(rows);
+            results.push(found);
         }
-        Ok((epoch, results))
+        Ok((sealed, results))
+    }
+
+    /// Lets the log drop records before one that nobody will start from: a checkpoint holds what they did. It goes on in whole files.
+    pub async fn forget_log_before(&self, record: u64) -> Result<()> {
+        self.send_from_task(Request::ForgetBefore(record)).await
     }
 
     /// Rows and bytes of a view's state tables: node, table, rows, bytes, summed over workers.

@@ -6,24 +6,28 @@
 //!    too much to wait may be given earlier: no row is then taken back before it is given.
 //! 2. State at the end of an epoch depends only on the multiset of changes up to it.
 //! 3. Everything a kernel keeps is readable as the state tables that its node declares
-//!    ([`crate::plan::Node::state_tables`]), by the same numbers.
+//!    ([`crate::plan::Node::state_tables`]), by the same numbers; a new kernel that is given those rows goes on as the old one
+//!    would.
 //!
 //! # Not here
 //! Epochs, frontiers and exchange (`dataflow`).
 
 mod accumulator;
 mod aggregate;
+mod changed;
 mod join;
+mod load;
 mod spread;
 mod top_n;
 mod values;
 
 pub use aggregate::AggregateKernel;
+pub use changed::{StateChanges, state_identity};
 pub use join::JoinKernel;
 pub use top_n::TopNKernel;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use cenote_statestore::{Changes, Epoch, Result};
+use cenote_statestore::{Changes, Epoch, Error, Result};
 
 /// An incremental operator with state.
 pub trait Kernel {
@@ -71,8 +75,31 @@ pub trait Kernel {
     /// - `keys`: only rows of these keys (values of the table's key columns); `None`: everything.
     fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>>;
 
+    /// Takes rows of one of its state tables, as [`Kernel::read`] gave them, in place of the changes that made them: for a new
+    /// kernel, before its first epoch. Nothing comes of them.
+    ///
+    /// # Arguments
+    /// - `table`: number of the table. Tables come in their order, each in any number of batches, at least one.
+    ///
+    /// # Errors
+    /// The rows are no state of such an operator.
+    fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()>;
+
+    /// Notes from here on, between epochs, which rows of one of its state tables change.
+    fn note_changes(&mut self, table: usize);
+
+    /// Takes what has changed of one of its state tables since it was last taken, or since it is noted; between epochs.
+    ///
+    /// # Errors
+    /// `Bug`: changes of the table are not noted.
+    fn take_changes(&mut self, table: usize) -> Result<StateChanges>;
+
     /// Rows and bytes of one of its state tables.
     fn size(&self, table: usize) -> (u64, u64);
+}
+
+fn not_noted() -> Error {
+    Error::bug("changes of a state table were asked for that nobody noted")
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod plan;
 pub mod port;
 mod progress;
 mod replay;
+mod restore;
 mod row_errors;
 #[cfg(test)]
 #[path = "../tests/engine/rows.rs"]
@@ -34,10 +35,13 @@ pub use committer::{
     Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, Sealing, TableWrite, is_row_numbered, row_keys,
     visible_columns,
 };
-pub use engine::{Engine, EngineConfig, Recovered, RecoveredTables, SourceFeed, StateRead};
+pub use engine::{
+    Engine, EngineConfig, Logged, Recovered, RecoveredTables, Sealed, SourceFeed, StateFound, StateRead, StateRows,
+};
 pub use meters::{OperatorFigures, ViewMeters};
 pub use progress::Progress;
 pub use replay::{ReplayFeed, ReplayInput};
+pub use restore::ViewState;
 pub use status::ViewStatus;
 
 /// Stack of every thread that plans statements or evaluates expressions, whose depth a statement decides.

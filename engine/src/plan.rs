@@ -26,6 +26,9 @@ impl fmt::Display for CollectionId {
     }
 }
 
+/// Digits of decimals that no number of rows can sum up to more than 128 bits.
+const ALWAYS_SUMMED_DIGITS: u8 = 19;
+
 /// Position of a node in its plan.
 pub type NodeId = usize;
 
@@ -327,6 +330,25 @@ impl ViewPlan {
         })
     }
 
+    /// The collections that it reads, once for each node that does.
+    pub fn reads(&self) -> impl Iterator<Item = CollectionId> {
+        self.nodes.iter().filter_map(|node| match node {
+            Node::Input { collection, .. } => Some(*collection),
+            _ => None,
+        })
+    }
+
+    /// What it is made of, a line for each node: two plans of the same lines have the same state.
+    pub fn outline(&self) -> Vec<String> {
+        let line = |(id, node): (usize, &Node)| {
+            let inputs: Vec<String> = node.inputs().iter().map(|input| format!("#{input}")).collect();
+            format!("#{id} {} [{}] {}", node.kind(), inputs.join(" "), node.outline())
+        };
+        let mut lines: Vec<String> = self.nodes.iter().enumerate().map(line).collect();
+        lines.push(format!("#{} as {}", self.root, outline_of(&self.table)));
+        lines
+    }
+
     /// Refuses a plan that no worker could build.
     ///
     /// # Errors
@@ -421,6 +443,47 @@ impl Node {
         }
     }
 
+    /// All that decides what state it has of its inputs.
+    fn outline(&self) -> String {
+        match self {
+            Node::Input { collection, schema } => format!("{collection} {schema}"),
+            Node::Constant { rows } => format!("{:?} {:?}", rows.rows(), rows.weights()),
+            Node::Map { program, .. } => program.describe(),
+            Node::Aggregate(Aggregate { keys, calls, .. }) => {
+                format!("by {keys:?}: {calls:?}; {}", self.outline_of_state())
+            }
+            Node::Join(join) => {
+                let residual = join.residual.as_ref().map(|residual| residual.describe());
+                let Join {
+                    kind,
+                    left_keys,
+                    right_keys,
+                    null_equals_null,
+                    ..
+                } = join;
+                let keys = format!("{left_keys:?} = {right_keys:?}, NULL = NULL: {null_equals_null}");
+                format!("{kind:?} on {keys}, if {residual:?}; {}", self.outline_of_state())
+            }
+            Node::TopN(TopN {
+                partition,
+                order,
+                offset,
+                limit,
+                row_number,
+                ..
+            }) => {
+                let which = format!("{offset} to {limit:?}, numbered: {row_number}");
+                format!("by {partition:?} in {order:?}: {which}; {}", self.outline_of_state())
+            }
+            Node::Union { schema, .. } => schema.to_string(),
+        }
+    }
+
+    fn outline_of_state(&self) -> String {
+        let tables: Vec<String> = self.state_tables().iter().map(outline_of).collect();
+        tables.join("; ")
+    }
+
     /// The node's state tables: names and typed columns, in the order in which the running operator numbers them.
     pub fn state_tables(&self) -> Vec<TableSchema> {
         match self {
@@ -433,6 +496,11 @@ impl Node {
             _ => Vec::new(),
         }
     }
+}
+
+fn outline_of(table: &TableSchema) -> String {
+    let (name, key, columns) = (&table.name, &table.key, &table.columns);
+    format!("{name} {columns} by {key:?}, unique: {}", table.unique)
 }
 
 /// State of whole rows: the row's columns and its multiplicity.
@@ -586,6 +654,11 @@ impl AggregateCall {
         }
     }
 
+    /// Whether an exact sum can be one that no column of numbers holds: of numbers of so many digits that few of them are enough.
+    pub(crate) fn may_exceed(&self, argument: Option<&DataType>) -> bool {
+        matches!(argument, Some(DataType::Decimal128(precision, _)) if *precision > ALWAYS_SUMMED_DIGITS)
+    }
+
     /// Columns of its accumulator in the group's state table.
     fn accumulator_fields(&self, name: &str, input: &SchemaRef) -> Vec<Field> {
         let argument = self.argument.map(|argument| input.field(argument).data_type().clone());
@@ -610,10 +683,11 @@ impl AggregateCall {
                     Some(DataType::Decimal128(_, scale)) => scale,
                     _ => 0,
                 };
-                vec![
-                    Field::new(format!("{name}_sum"), DataType::Decimal128(38, scale), true),
-                    Field::new(format!("{name}_count"), DataType::Int64, false),
-                ]
+                let sum = Field::new(format!("{name}_sum"), DataType::Decimal128(38, scale), true);
+                let exact = Field::new(format!("{name}_exact"), DataType::Binary, true);
+                let exact = self.may_exceed(argument.as_ref()).then_some(exact);
+                let count = Field::new(format!("{name}_count"), DataType::Int64, false);
+                [Some(sum), exact, Some(count)].into_iter().flatten().collect()
             }
         }
     }

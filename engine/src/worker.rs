@@ -12,14 +12,15 @@
 mod view;
 
 use crate::committer::SourcePermit;
-use crate::dataflow::BuiltInput;
+use crate::dataflow::{BuiltInput, BuiltView};
+use crate::engine::{StateFound, StateRows};
 use crate::meters::ViewMeters;
 use crate::packet::Packet;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::progress::Progress;
 use crate::replay::ReplayInput;
+use crate::restore::{Share, ViewState};
 use crate::status::ViewStatus;
-use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,19 +82,23 @@ pub(crate) struct CreateView {
     pub(crate) plan: ViewPlan,
     /// The epoch of its first contents.
     pub(crate) epoch: Epoch,
+    /// The epoch of its inputs' contents that those are made of; changes after it follow.
+    pub(crate) inputs_at: Epoch,
+    /// The state that it goes on from, instead of its inputs' contents.
+    pub(crate) state: Option<ViewState>,
     pub(crate) table: Arc<VersionedTable>,
     pub(crate) errors: Option<Arc<VersionedTable>>,
     pub(crate) status: Arc<ViewStatus>,
     pub(crate) meters: Arc<ViewMeters>,
-    /// Contents of each input before `epoch`; sources have none.
+    /// Contents of each input at `inputs_at`; sources have none.
     pub(crate) snapshots: BTreeMap<CollectionId, InputSnapshot>,
     /// Whether anything follows its changes ([`crate::NewView`]).
     pub(crate) is_followed: bool,
-    /// Rows of sources before `epoch`, which worker 0 takes for all.
+    /// Rows of sources up to `inputs_at`, which worker 0 takes for all.
     pub(crate) replays: BTreeMap<CollectionId, ReplayInput>,
 }
 
-/// The contents of an input as of the epoch before a view's first.
+/// The contents of an input that a view begins with.
 #[derive(Clone)]
 pub(crate) struct InputSnapshot {
     pub(crate) table: Arc<VersionedTable>,
@@ -109,9 +114,9 @@ pub(crate) struct Peek {
     pub(crate) view: CollectionId,
     pub(crate) node: usize,
     pub(crate) table: usize,
-    pub(crate) keys: Option<Vec<ArrayRef>>,
+    pub(crate) rows: StateRows,
     pub(crate) epoch: Epoch,
-    pub(crate) reply: UnboundedSender<Result<Vec<RecordBatch>>>,
+    pub(crate) reply: UnboundedSender<Result<StateFound>>,
 }
 
 /// Rows and bytes of a view's state tables on one worker: node, table, rows, bytes.
@@ -286,6 +291,9 @@ impl Worker {
             .dataflow::<u64, _, _>(|scope| crate::dataflow::build(scope, request));
         match built {
             Ok(built) => {
+                if let Err(error) = self.load(request, &built) {
+                    request.status.fail(error);
+                }
                 let view = View::new(request, built, dataflow, self.index);
                 for collection in view.collections() {
                     self.readers.entry(collection).or_default().insert(request.id);
@@ -299,6 +307,19 @@ impl Worker {
             }
         }
         self.sealed = self.sealed.max(request.epoch);
+    }
+
+    /// Gives a view the state that it goes on from.
+    fn load(&self, request: &CreateView, built: &BuiltView) -> Result<()> {
+        let Some(state) = &request.state else {
+            return Ok(());
+        };
+        let share = Share {
+            worker: self.index,
+            workers: self.timely.peers(),
+        };
+        state.load_operators(&request.plan, &built.kernels, share)?;
+        state.load_tables(&request.table, request.errors.as_deref(), request.epoch, share)
     }
 
     fn drop_view(&mut self, id: CollectionId) {

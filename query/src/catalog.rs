@@ -179,6 +179,15 @@ pub struct Table {
     pub offsets: Option<Arc<VersionedTable>>,
 }
 
+impl Table {
+    /// What the committer writes of it: rows, and offsets of its source.
+    pub(crate) fn collections(&self) -> Vec<(CollectionId, Arc<VersionedTable>)> {
+        let rows = self.versioned.clone().map(|rows| (self.definition.id, rows));
+        let offsets = self.definition.offsets.zip(self.offsets.clone());
+        rows.into_iter().chain(offsets).collect()
+    }
+}
+
 /// A plain view.
 #[derive(Debug)]
 pub struct PlainView {
@@ -386,6 +395,11 @@ impl Catalog {
     pub fn allocate(&mut self) -> CollectionId {
         self.next += 1;
         CollectionId(self.next - 1)
+    }
+
+    /// The last number that was given away.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.next - 1
     }
 
     /// Marks a collection number as used.

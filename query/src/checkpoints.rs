@@ -6,25 +6,36 @@
 //!    chosen and state is copied, and writes go on all the while.
 //!
 //! # Not here
-//! The folder's format ([`cenote_statestore::checkpoint`]). Starting from a checkpoint: a restart rebuilds views from what the log
-//! and the sources hold.
+//! The folder's format ([`cenote_statestore::checkpoint`]); when they are taken by themselves (`schedule`); starting from one
+//! (`recovery`).
 
-use crate::catalog::{Catalog, DdlRecord, Object, STATE_SCHEMA};
-use crate::database::{Database, StateTable};
+mod capture;
+mod schedule;
+
+use crate::catalog::{Catalog, DdlRecord, Object};
+use crate::database::Database;
 use crate::system::Columns;
 use arrow::array::RecordBatch;
-use cenote_statestore::checkpoint::{
-    CheckpointId, Keep, KeyGroups, Kind, LocalDisk, Manifest, PartKind, Sealed, Store, TableKind, TableState, Writer,
-    new_server_id,
-};
-use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, Scan, TableSchema, VersionedTable};
+use capture::Deadline;
+pub(crate) use capture::Lineage;
+use cenote_engine::Sealed as SealedEpoch;
+use cenote_statestore::checkpoint::{CheckpointId, Checkpoints, Keep, Kind, LocalDisk, Manifest, Store, new_server_id};
+use cenote_statestore::{Error, ErrorKind, Result};
+use schedule::Progress;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Rows written at once.
-const ROWS_PER_BATCH: usize = 64 * 1024;
+/// Definitions of what there is, in the manifest.
+pub(crate) const SECTION_CATALOG: &str = "catalog";
+
+/// What views are made of, a line for each node.
+pub(crate) const SECTION_PLANS: &str = "plans";
+
+/// Where the log goes on.
+pub(crate) const SECTION_LOG: &str = "log";
 
 /// Where checkpoints go, and whose they are.
 #[derive(Debug)]
@@ -34,6 +45,9 @@ pub(crate) struct Checkpointer {
     store: OnceLock<Store>,
     /// Held while one is taken.
     turn: tokio::sync::Mutex<()>,
+    progress: parking_lot::Mutex<Progress>,
+    /// What the next one can be an addition to.
+    lineage: parking_lot::Mutex<Option<Lineage>>,
 }
 
 /// A checkpoint as it is listed.
@@ -47,17 +61,13 @@ pub struct CheckpointListing {
     pub manifest: Result<Manifest>,
 }
 
-/// Everything at one epoch, to be written.
-struct Capture {
-    epoch: Epoch,
-    catalog_version: u64,
-    tables: Vec<(TableState, Contents)>,
-    sections: BTreeMap<String, serde_json::Value>,
-}
-
-enum Contents {
-    Versioned(Arc<VersionedTable>, Pin),
-    Rows(Vec<RecordBatch>),
+/// Where the log goes on behind a checkpoint.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct NextRecord {
+    /// Number of the first record of later epochs.
+    pub(crate) record: u64,
+    /// The last number of a collection that was given away.
+    pub(crate) last_collection: u64,
 }
 
 impl Checkpointer {
@@ -69,6 +79,35 @@ impl Checkpointer {
             server: server.unwrap_or_else(new_server_id),
             store: OnceLock::new(),
             turn: tokio::sync::Mutex::default(),
+            progress: parking_lot::Mutex::default(),
+            lineage: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// How they have gone.
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.lock().clone()
+    }
+
+    /// Says that the log is in a checkpoint up to a record.
+    pub(crate) fn started_from(&self, next_record: u64) {
+        self.progress.lock().next_record = Some(next_record);
+    }
+
+    /// Says what the next checkpoint can be an addition to.
+    pub(crate) fn goes_on_from(&self, lineage: Lineage) {
+        *self.lineage.lock() = Some(lineage);
+    }
+
+    /// The folder's checkpoints, if it has an owner yet; nothing is made.
+    pub(crate) fn existing(&self) -> Result<Option<Store>> {
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
+        let checkpoints = Checkpoints::new(Arc::new(LocalDisk::new(folder)));
+        match checkpoints.owner()? {
+            Some(_) => self.store().map(Some),
+            None => Ok(None),
         }
     }
 
@@ -94,24 +133,54 @@ impl Database {
     /// `Unsupported` CKPT-0101: there is no folder for them. `Invalid`: the name is taken. `Unavailable`: it could not be written; nothing
     /// of it counts then.
     pub async fn checkpoint(self: &Arc<Self>, savepoint: Option<&str>) -> Result<Manifest> {
+        // It goes on, in its turn, where whoever asked goes away: the next one builds upon it.
+        let (database, savepoint) = (self.clone(), savepoint.map(str::to_string));
+        let taken = tokio::spawn(async move { database.checkpoint_in_turn(savepoint.as_deref()).await }).await;
+        taken.map_err(|error| Error::bug(format!("a checkpoint ended early: {error}")))?
+    }
+
+    async fn checkpoint_in_turn(self: &Arc<Self>, savepoint: Option<&str>) -> Result<Manifest> {
         let _turn = self.checkpointer().turn.lock().await;
+        let start = Instant::now();
+        let taken = self.take_checkpoint(savepoint).await;
+        // What was asked for wrongly is no failure.
+        if !matches!(&taken, Err(error) if matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)) {
+            self.checkpointer().progress.lock().note(&taken, start.elapsed());
+        }
+        let manifest = taken?;
+        if let Err(error) = self.forget_log().await {
+            tracing::warn!("the log keeps what it need not: {}", error.render());
+        }
+        Ok(manifest)
+    }
+
+    async fn take_checkpoint(self: &Arc<Self>, savepoint: Option<&str>) -> Result<Manifest> {
         let database = self.clone();
         let store = blocking(move || database.checkpointer().store()).await?;
-        let capture = self.capture().await?;
-        let savepoint = savepoint.map(str::to_string);
+        let (kind, savepoint) = match savepoint {
+            Some(name) => (Kind::Savepoint, Some(name.to_string())),
+            None => (Kind::Checkpoint, None),
+        };
+        if let Some(name) = savepoint.clone() {
+            let store = store.clone();
+            blocking(move || store.check_new_savepoint(&name)).await?;
+        }
+        let deadline = Deadline {
+            at: Instant::now() + self.config().checkpoint_timeout,
+            error: self.out_of_time(),
+        };
+        // If anything fails from here on, the next one is written whole.
+        let lineage = self.checkpointer().lineage.lock().take();
+        let capture = tokio::time::timeout_at(deadline.at.into(), self.capture(lineage)).await;
+        let capture = capture.map_err(|_| self.out_of_time())??;
+        let database = self.clone();
         let keep = Keep {
             count: self.config().checkpoint_retain.max(1),
             age: Duration::ZERO,
         };
         blocking(move || {
-            let kind = match savepoint {
-                Some(_) => Kind::Savepoint,
-                None => Kind::Checkpoint,
-            };
-            if let Some(name) = &savepoint {
-                store.check_new_savepoint(name)?;
-            }
-            let manifest = capture.write(store.begin(None)?, kind)?;
+            let (manifest, lineage) = capture.write(&store, kind, &deadline)?;
+            database.checkpointer().goes_on_from(lineage);
             if let Some(name) = savepoint {
                 store.create_savepoint(&name, &manifest.id())?;
             }
@@ -122,6 +191,13 @@ impl Database {
             Ok(manifest)
         })
         .await
+    }
+
+    fn out_of_time(&self) -> Error {
+        let limit = self.config().checkpoint_timeout;
+        let message = format!("cannot take a checkpoint: it was not written within {limit:?}");
+        let error = Error::new(ErrorKind::Unavailable, "CKPT-0105", message).sqlstate("57014");
+        error.attempt("raise --checkpoint-timeout")
     }
 
     /// Forgets a savepoint.
@@ -177,147 +253,34 @@ impl Database {
         })
         .await
     }
+}
 
-    /// Copies operators' state at the newest epoch and pins it for tables and views.
-    async fn capture(self: &Arc<Self>) -> Result<Capture> {
-        // What there is must be the same before and after the epoch is chosen.
-        let still = self.lock_catalog().await;
-        let catalog = self.catalog();
-        let mut states = self.state_tables(&catalog);
-        states.retain(|state| state.view.status.failure().is_none());
-        let reads = states.iter().map(|state| state.read(None)).collect();
-        let (epoch, rows) = self.engine().read_state(reads).await?;
-        self.engine().wait_visible(epoch).await?;
-        let pin = self.engine().retention().pin(epoch)?;
-        drop(still);
-        let mut tables = vec![versioned("cenote_catalog", TableKind::Source, self.errors(), &pin)];
-        for object in catalog.objects() {
-            tables.extend(contents_of(object, &pin));
-        }
-        for (state, rows) in states.into_iter().zip(rows) {
-            tables.push((state_of(&state), Contents::Rows(rows)));
-        }
-        Ok(Capture {
-            epoch,
-            catalog_version: epoch.0,
-            tables,
-            sections: BTreeMap::from([("catalog".to_string(), definitions(&catalog)?)]),
-        })
+/// What a start needs beside tables.
+fn sections(catalog: &Catalog, sealed: SealedEpoch) -> Result<BTreeMap<String, Value>> {
+    let views = catalog.materialized_views().into_iter();
+    let views = views.filter(|view| view.status.failure().is_none());
+    let plans: BTreeMap<&String, Vec<String>> =
+        views.map(|view| (&view.definition.name, view.plan.outline())).collect();
+    let mut sections = BTreeMap::from([
+        (SECTION_CATALOG.to_string(), json(definitions(catalog))?),
+        (SECTION_PLANS.to_string(), json(plans)?),
+    ]);
+    if let Some(record) = sealed.next_record {
+        let next = NextRecord {
+            record,
+            last_collection: catalog.last_used(),
+        };
+        sections.insert(SECTION_LOG.to_string(), json(next)?);
     }
+    Ok(sections)
 }
 
-impl Capture {
-    fn write(self, writer: Writer, kind: Kind) -> Result<Manifest> {
-        for (state, contents) in self.tables {
-            let number = writer.table(state.clone())?;
-            let groups = KeyGroups::cut(1);
-            let mut rows = 0;
-            let batches = contents.batches().map(|changes| {
-                let changes = changes?;
-                rows += (0..changes.len())
-                    .map(|row| changes.weights().get(row) as u64)
-                    .sum::<u64>();
-                state.base_rows(&changes)
-            });
-            writer.part(number, groups[0], PartKind::Base, batches)?;
-            writer.count(number, rows);
-        }
-        writer.publish(Sealed {
-            epoch: self.epoch,
-            kind,
-            catalog_version: self.catalog_version,
-            sections: self.sections,
-        })
-    }
-}
-
-impl Contents {
-    fn batches(self) -> Box<dyn Iterator<Item = Result<Changes>>> {
-        match self {
-            Contents::Rows(rows) => Box::new(rows.into_iter().map(|rows| Ok(Changes::insertions(rows)))),
-            Contents::Versioned(table, pin) => {
-                let columns = (0..table.schema().columns.fields().len()).collect();
-                let mut scan: Scan = table.scan(pin, columns, 0..table.shards());
-                Box::new(std::iter::from_fn(move || {
-                    scan.next_weighted(ROWS_PER_BATCH).transpose()
-                }))
-            }
-        }
-    }
-}
-
-/// What is kept of an object: its rows, and the state beside them.
-fn contents_of(object: &Object, pin: &Pin) -> Vec<(TableState, Contents)> {
-    let public = crate::catalog::PUBLIC;
-    match object {
-        Object::Table(table) => {
-            let rows = table
-                .versioned
-                .iter()
-                .map(|rows| versioned(public, TableKind::Table, rows, pin));
-            let offsets = table
-                .offsets
-                .iter()
-                .map(|rows| versioned(STATE_SCHEMA, TableKind::Source, rows, pin));
-            rows.chain(offsets).collect()
-        }
-        Object::View(_) => Vec::new(),
-        Object::MaterializedView(view) if view.status.failure().is_some() => Vec::new(),
-        Object::MaterializedView(view) => {
-            let errors = view
-                .errors
-                .iter()
-                .map(|rows| versioned(STATE_SCHEMA, TableKind::State, rows, pin));
-            let mut kept = vec![versioned(public, TableKind::View, &view.versioned, pin)];
-            kept.extend(errors);
-            for (state, _) in &mut kept {
-                state.view = Some(view.definition.name.clone());
-            }
-            kept
-        }
-    }
-}
-
-fn versioned(schema: &str, kind: TableKind, table: &Arc<VersionedTable>, pin: &Pin) -> (TableState, Contents) {
-    let state = described(TableState::new(schema, kind, table.schema()));
-    (state, Contents::Versioned(table.clone(), pin.clone()))
-}
-
-/// An operator's state table: where rows are kept with a multiplicity, that is a value of the row beside it.
-fn state_of(table: &StateTable) -> TableState {
-    let TableSchema {
-        name,
-        columns,
-        key,
-        unique,
-    } = &table.schema;
-    let all = columns.fields().len();
-    let identity = match unique {
-        true => key.clone(),
-        false => (0..all.saturating_sub(1)).collect(),
-    };
-    described(TableState {
-        schema: STATE_SCHEMA.to_string(),
-        name: name.clone(),
-        kind: TableKind::State,
-        view: Some(table.view.definition.name.clone()),
-        operator: Some(table.operator.to_string()),
-        columns: columns.clone(),
-        sql_types: Vec::new(),
-        key: key.clone(),
-        identity,
-        multiset: false,
-    })
-}
-
-fn described(state: TableState) -> TableState {
-    let types = state.columns.fields().iter();
-    let sql_types = types.map(|field| crate::types::type_name(field.data_type())).collect();
-    TableState { sql_types, ..state }
+fn json(value: impl serde::Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|error| Error::bug(format!("a section of a checkpoint as JSON: {error}")))
 }
 
 /// What there is, as the log tells it.
-fn definitions(catalog: &Catalog) -> Result<serde_json::Value> {
+fn definitions(catalog: &Catalog) -> Vec<DdlRecord> {
     let mut records = BTreeMap::new();
     for object in catalog.objects() {
         let record = match object {
@@ -330,8 +293,7 @@ fn definitions(catalog: &Catalog) -> Result<serde_json::Value> {
             records.insert(index.definition.id, DdlRecord::CreateIndex(index.definition.clone()));
         }
     }
-    let records: Vec<DdlRecord> = records.into_values().collect();
-    serde_json::to_value(records).map_err(|error| Error::bug(format!("definitions as JSON: {error}")))
+    records.into_values().collect()
 }
 
 /// The list as a table.

@@ -45,6 +45,10 @@ pub struct DatabaseConfig {
     pub checkpoint_dir: Option<PathBuf>,
     /// How many checkpoints are kept, the newest ones; those that savepoints name are kept besides. At least 1.
     pub checkpoint_retain: usize,
+    /// Whether a checkpoint that is damaged is passed over at the start, for an older one and the log.
+    pub allow_older_checkpoint: bool,
+    /// How long a checkpoint may take before it is given up.
+    pub checkpoint_timeout: Duration,
     /// Worker threads of the dataflow engine, at least 1.
     pub workers: usize,
     /// Sealed epochs kept readable behind the newest.
@@ -328,6 +332,9 @@ impl Database {
             }
         }
         problems.extend(self.sources.failures());
+        if let Some(error) = self.checkpointer.progress().failure {
+            problems.push(format!("the last checkpoint failed: {}", error.message()));
+        }
         Health { problems }
     }
 

@@ -5,10 +5,10 @@ mod drop;
 mod indexes;
 mod views;
 
-pub(crate) use views::{OnRowError, RUN_HISTORY_BYTES};
+pub(crate) use views::{OnRowError, PreparedView, RUN_HISTORY_BYTES, ViewSettings};
 
 pub(crate) use drop::dropped_kind;
-pub(crate) use indexes::build;
+pub(crate) use indexes::{forget, insert};
 
 use crate::catalog::{ColumnDefinition, DdlRecord, Object, Table, TableDefinition};
 use crate::constraints::Declared;
@@ -16,9 +16,8 @@ use crate::database::Database;
 use crate::error::{from_datafusion, near, unsupported};
 use crate::names::{folded, public_name};
 use cenote_engine::Commit;
-use cenote_engine::plan::CollectionId;
 use cenote_engine::port::Options;
-use cenote_statestore::{Error, ErrorKind, Result, VersionedTable};
+use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, Expr, Ident, ObjectName, SqlOption, Statement as Ast,
@@ -69,18 +68,10 @@ impl Database {
             // Options and columns are checked before anything is made.
             self.source_of(&table, Default::default(), None)?;
         }
-        let mut create_tables: Vec<(CollectionId, Arc<VersionedTable>)> = Vec::new();
-        create_tables.extend(
-            table
-                .versioned
-                .clone()
-                .map(|versioned| (table.definition.id, versioned)),
-        );
-        create_tables.extend(table.definition.offsets.zip(table.offsets.clone()));
         let record = DdlRecord::CreateTable(table.definition.clone());
         let commit = Commit {
             ddl: Some(encode(&record)?),
-            create_tables,
+            create_tables: table.collections(),
             ..Commit::default()
         };
         let epoch = self.engine().commit(commit).await?;
@@ -110,6 +101,12 @@ impl Database {
 
 pub(crate) fn encode(record: &DdlRecord) -> Result<Vec<u8>> {
     serde_json::to_vec(record).map_err(|error| Error::bug(error.to_string()))
+}
+
+/// A change of the catalog as the log has it.
+pub(crate) fn decode(text: &[u8]) -> Result<DdlRecord> {
+    serde_json::from_slice(text)
+        .map_err(|error| Error::bug(format!("the log holds a catalog change that cannot be read: {error}")))
 }
 
 fn table_definition(

@@ -14,7 +14,7 @@ use crate::database::Database;
 use crate::past::{Moment, Named};
 use async_trait::async_trait;
 use cenote_engine::ROW_ID;
-use cenote_statestore::checkpoint::{Checkpoint, KeyGroups, Store, TableEntry};
+use cenote_statestore::checkpoint::{Checkpoint, KeyGroups, Manifest, Store, TableEntry};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result as PlanResult;
@@ -43,14 +43,14 @@ impl Database {
     /// # Errors
     /// `Invalid` 42704: there is no such savepoint or checkpoint. `Corrupt`: its manifest is damaged.
     pub(crate) async fn kept(self: &Arc<Self>, moment: &Moment) -> Result<Option<Arc<Kept>>> {
-        if matches!(moment, Moment::Epoch(_)) {
+        if matches!(moment, Moment::Epoch(_) | Moment::Timestamp(_)) {
             return Ok(None);
         }
         let (database, moment) = (self.clone(), moment.clone());
         let opened = blocking(move || {
             let store = database.checkpointer().store()?;
             let id = match &moment {
-                Moment::Epoch(_) => return Ok(None),
+                Moment::Epoch(_) | Moment::Timestamp(_) => return Ok(None),
                 Moment::Checkpoint(id) => id.clone(),
                 Moment::Savepoint(name) => {
                     let id = store.checkpoints().savepoint(name)?;
@@ -60,6 +60,42 @@ impl Database {
             store.checkpoints().open(&id).map(Some)
         });
         Ok(opened.await?.map(|checkpoint| Arc::new(Kept::of(&checkpoint))))
+    }
+
+    /// The newest checkpoint that was taken at a time or before, for one that memory does not hold any more.
+    ///
+    /// # Errors
+    /// `Expired` STATE-0104: there is none; tells from when on there is anything.
+    pub(crate) async fn kept_before(self: &Arc<Self>, time: i64) -> Result<Arc<Kept>> {
+        let database = self.clone();
+        let found = blocking(move || {
+            let Some(store) = database.checkpointer().existing()? else {
+                return Ok((None, None));
+            };
+            let all = store.checkpoints().all()?.into_iter();
+            let whole: Vec<Manifest> = all.filter_map(|(_, manifest)| manifest.ok()).collect();
+            let first = whole.iter().map(|manifest| manifest.time_ms * 1000).min();
+            let earlier = whole.iter().filter(|manifest| manifest.time_ms * 1000 <= time);
+            let newest = earlier.max_by_key(|manifest| (manifest.time_ms, manifest.sequence));
+            let opened = newest.map(|manifest| store.checkpoints().open(manifest.id().as_str()));
+            Ok((opened.transpose()?, first))
+        });
+        let (checkpoint, first) = found.await?;
+        let checkpoint = checkpoint.ok_or_else(|| {
+            let asked = crate::past::shown_time(time);
+            let in_memory = self.engine().progress().sealed_times().first().map(|(_, time)| *time);
+            let message = format!("cannot read as of {asked}: its history was dropped");
+            let error = Error::new(ErrorKind::Expired, "STATE-0104", message);
+            let error = match in_memory {
+                Some(time) => error.fact("in memory", format!("{} and later", crate::past::shown_time(time))),
+                None => error,
+            };
+            match first {
+                Some(time) => error.fact("in checkpoints", format!("{} and later", crate::past::shown_time(time))),
+                None => error.attempt("take checkpoints, or raise `retain_epochs` or `retain_time`"),
+            }
+        })?;
+        Ok(Arc::new(Kept::of(&checkpoint)))
     }
 
     /// The newest checkpoint of exactly that epoch, for one that memory does not hold any more.

@@ -290,6 +290,7 @@ fn is_own_show(what: &str) -> bool {
         "materialized",
         "state",
         "checkpoints",
+        "history",
         "create",
     ]
     .contains(&what)
@@ -323,7 +324,7 @@ fn replace_word(tokens: &[TokenWithSpan], word: &str, by: &str) -> Vec<TokenWith
     tokens
 }
 
-/// Takes every `AS OF EPOCH n`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` out of a statement.
+/// Takes every `AS OF EPOCH n`, `AS OF TIMESTAMP '...'`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` out of a statement.
 fn take_as_of(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Clause>)> {
     let solid: Vec<usize> = (0..tokens.len())
         .filter(|index| !is_blank(&tokens[*index].token))
@@ -335,20 +336,32 @@ fn take_as_of(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Claus
         if !(is(at, "as") && is(at + 1, "of")) {
             continue;
         }
-        if is(at + 2, "timestamp") {
-            let error = not_yet("a read of the past", "AS OF TIMESTAMP is not supported yet");
-            return Err(error.position(position(at)).attempt("use AS OF EPOCH"));
-        }
         let word = solid
             .get(at + 2)
             .map(|index| word_of(&tokens[*index].token))
             .unwrap_or_default();
-        if !["epoch", "checkpoint", "savepoint"].contains(&word.as_str()) {
+        if !["epoch", "timestamp", "checkpoint", "savepoint"].contains(&word.as_str()) {
             continue;
         }
         let named = solid.get(at + 3).map(|index| &tokens[*index].token);
+        if let (true, Some(Token::SingleQuotedString(text))) = (word == "timestamp", named) {
+            // A time without a zone is one of the session, whose zone is UTC.
+            let time = crate::pgtext::read_timestamp(text, Some(&crate::pgtext::Zone::Utc), "timestamp with time zone");
+            let time = time.map_err(|error| error.position(position(at + 3)))?;
+            clauses.push(Clause {
+                behind: position(at - 1),
+                position: position(at),
+                moment: Moment::Timestamp(time),
+            });
+            (at..at + 4).for_each(|word| removed[solid[word]] = true);
+            continue;
+        }
         let moment = moment(&word, named).ok_or_else(|| {
-            let takes = if word == "epoch" { "a whole number" } else { "a name" };
+            let takes = match word.as_str() {
+                "epoch" => "a whole number",
+                "timestamp" => "a time in quotes",
+                _ => "a name",
+            };
             syntax(format!("AS OF {} takes {takes}", word.to_uppercase()), position(at))
         })?;
         clauses.push(Clause {

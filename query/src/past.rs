@@ -1,5 +1,5 @@
-//! `AS OF EPOCH n`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` behind a table's name: that table is read as it stood then,
-//! the others as they are.
+//! `AS OF EPOCH n`, `AS OF TIMESTAMP '...'`, `AS OF CHECKPOINT 'id'` and `AS OF SAVEPOINT name` behind a table's name: that table is
+//! read as it stood then, the others as they are.
 //!
 //! The clause leaves the tokens before the grammar sees them, stands in the tree as the table's version, and becomes a
 //! catalog of its own before names are resolved: `t AS OF EPOCH 5` is read as `"cenote@5".public.t AS t`.
@@ -35,6 +35,8 @@ pub(crate) struct Clause {
 pub(crate) enum Moment {
     /// A sealed epoch.
     Epoch(Epoch),
+    /// The newest epoch that was sealed at a time or before, in microseconds since 1970.
+    Timestamp(i64),
     /// A checkpoint, by its id.
     Checkpoint(String),
     /// A savepoint, by its name.
@@ -43,13 +45,27 @@ pub(crate) enum Moment {
 
 const CHECKPOINT: &str = "checkpoint/";
 const SAVEPOINT: &str = "savepoint/";
+const TIMESTAMP: &str = "timestamp/";
 
 impl Moment {
     fn of_name(name: &str) -> Option<Moment> {
-        let checkpoint = name
-            .strip_prefix(CHECKPOINT)
-            .map(|id| Moment::Checkpoint(id.to_string()));
-        checkpoint.or_else(|| Some(Moment::Savepoint(name.strip_prefix(SAVEPOINT)?.to_string())))
+        if let Some(id) = name.strip_prefix(CHECKPOINT) {
+            return Some(Moment::Checkpoint(id.to_string()));
+        }
+        if let Some(time) = name.strip_prefix(TIMESTAMP) {
+            return time.parse().ok().map(Moment::Timestamp);
+        }
+        Some(Moment::Savepoint(name.strip_prefix(SAVEPOINT)?.to_string()))
+    }
+
+    /// Its name, which [`Moment::of_name`] knows.
+    fn name(&self) -> String {
+        match self {
+            Moment::Epoch(epoch) => epoch.to_string(),
+            Moment::Timestamp(time) => format!("{TIMESTAMP}{time}"),
+            Moment::Checkpoint(id) => format!("{CHECKPOINT}{id}"),
+            Moment::Savepoint(name) => format!("{SAVEPOINT}{name}"),
+        }
     }
 
     fn epoch(&self) -> Option<Epoch> {
@@ -64,10 +80,17 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Moment::Epoch(epoch) => write!(f, "epoch {epoch}"),
+            Moment::Timestamp(time) => write!(f, "{}", shown_time(*time)),
             Moment::Checkpoint(id) => write!(f, "checkpoint {id}"),
             Moment::Savepoint(name) => write!(f, "savepoint \"{name}\""),
         }
     }
+}
+
+/// Microseconds since 1970 as people read them.
+pub(crate) fn shown_time(time: i64) -> String {
+    let time = chrono::DateTime::from_timestamp_micros(time);
+    time.map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M:%S%.6f+00").to_string())
 }
 
 /// Puts clauses on the tables that they follow.
@@ -127,8 +150,7 @@ impl VisitorMut for Placing {
 fn version_at(moment: &Moment) -> TableVersion {
     let value = match moment {
         Moment::Epoch(epoch) => Value::Number(epoch.to_string(), false),
-        Moment::Checkpoint(id) => Value::SingleQuotedString(format!("{CHECKPOINT}{id}")),
-        Moment::Savepoint(name) => Value::SingleQuotedString(format!("{SAVEPOINT}{name}")),
+        other => Value::SingleQuotedString(other.name()),
     };
     TableVersion::VersionAsOf(Expr::value(value))
 }
@@ -245,11 +267,7 @@ impl Visitor for Reading {
 
 /// The catalog that holds everything as it stood at a moment.
 fn catalog_at(moment: &Moment) -> String {
-    match moment {
-        Moment::Epoch(epoch) => format!("{DATABASE}@{epoch}"),
-        Moment::Checkpoint(id) => format!("{DATABASE}@{CHECKPOINT}{id}"),
-        Moment::Savepoint(name) => format!("{DATABASE}@{SAVEPOINT}{name}"),
-    }
+    format!("{DATABASE}@{}", moment.name())
 }
 
 /// The moment that a catalog is of.

@@ -40,6 +40,7 @@ pub use read::{parse_array, parse_array_in, parse_scalar};
 pub(crate) use read_forms::json_error;
 pub use read_number::parse_numeric;
 pub(crate) use read_number::{digits_lost, read_decimal};
+pub(crate) use read_time::read_timestamp;
 pub use writer::Formatter;
 pub use zone::Zone;
 

@@ -77,6 +77,8 @@ pub(crate) struct ReadView {
     pub(crate) pin: Pin,
     /// The epochs that the statement names with AS OF.
     pub(crate) pasts: BTreeMap<Epoch, Pin>,
+    /// The epochs of the times that it names so.
+    pub(crate) epochs: BTreeMap<Moment, Epoch>,
     /// The checkpoints that it names so.
     pub(crate) kept: BTreeMap<Moment, Arc<Kept>>,
     /// Whether `pin` is one of them.
@@ -320,6 +322,17 @@ impl ReadView {
     async fn reach(&mut self, moment: Moment) -> Result<()> {
         if let Some(kept) = self.database.kept(&moment).await? {
             self.kept.insert(moment, kept);
+        } else if let Moment::Timestamp(time) = moment {
+            match self.database.epoch_at(time)? {
+                Some(epoch) => {
+                    self.pasts.insert(epoch, self.database.pin_past(epoch)?);
+                    self.epochs.insert(moment, epoch);
+                }
+                None => {
+                    let kept = self.database.kept_before(time).await?;
+                    self.kept.insert(moment, kept);
+                }
+            }
         } else if let Moment::Epoch(epoch) = moment {
             match self.database.pin_past(epoch) {
                 Ok(pin) => {
@@ -564,9 +577,26 @@ impl Database {
             settings,
             relations: Arc::default(),
             pasts: BTreeMap::new(),
+            epochs: BTreeMap::new(),
             kept: BTreeMap::new(),
             is_past: false,
         })
+    }
+
+    /// The newest epoch that was sealed at a time or before; `None`: memory does not hold it.
+    ///
+    /// # Errors
+    /// `Invalid` 22023: the time has not come yet.
+    fn epoch_at(&self, time: i64) -> Result<Option<Epoch>> {
+        if time > chrono::Utc::now().timestamp_micros() {
+            let message = format!(
+                "cannot read as of {}: that time has not come yet",
+                crate::past::shown_time(time)
+            );
+            return Err(Error::new(ErrorKind::Invalid, "STATE-0105", message).sqlstate("22023"));
+        }
+        let found = self.engine().progress().sealed_at(time);
+        Ok(found.filter(|epoch| *epoch >= self.engine().retention().horizon()))
     }
 
     /// Pins an epoch that was asked for.

@@ -1,4 +1,4 @@
-//! SHOW TABLES, VIEWS, CREATE ... and their kind.
+//! SHOW TABLES, VIEWS, HISTORY, CREATE ... and their kind.
 
 use crate::catalog::Object;
 use crate::database::Database;
@@ -12,6 +12,7 @@ enum Listing {
     Objects(&'static str),
     State,
     Checkpoints,
+    History(String),
     Create(String),
 }
 
@@ -27,6 +28,10 @@ fn listing(words: &str) -> Result<Listing> {
         ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
         ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
         ["checkpoints"] => Listing::Checkpoints,
+        ["history", "of", name @ ..] if !name.is_empty() => {
+            let name = name.concat();
+            Listing::History(name.strip_prefix("public.").unwrap_or(&name).to_string())
+        }
         _ => {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -34,7 +39,7 @@ fn listing(words: &str) -> Result<Listing> {
                 format!("cannot show \"{words}\": there is no such list"),
             )
             .sqlstate("42601")
-            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS or CREATE <object>"));
+            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS, HISTORY OF <name> or CREATE <object>"));
         }
     })
 }
@@ -54,6 +59,7 @@ pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
         Listing::Objects(_) => text_columns(&["name"]),
         Listing::State => text_columns(&["view", "operator", "table"]),
         Listing::Checkpoints => crate::checkpoints::table(Vec::new())?.schema(),
+        Listing::History(_) => crate::history::columns()?,
         Listing::Create(_) => text_columns(&["name", "create_statement"]),
     })
 }
@@ -63,6 +69,7 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
     let catalog = database.catalog();
     let rows: Vec<Vec<String>> = match listing(words)? {
         Listing::Checkpoints => return crate::checkpoints::table(database.checkpoints().await?),
+        Listing::History(name) => return crate::history::rows(database, &name).await,
         Listing::Objects(kind) => {
             let named = catalog.objects().filter(|object| object.kind() == kind);
             named.map(|object| vec![object.name().to_string()]).collect()

@@ -66,6 +66,12 @@ impl Columns {
         self
     }
 
+    pub(crate) fn number_if_any(mut self, name: &str, values: Vec<Option<i64>>) -> Columns {
+        self.fields.push(Field::new(name, DataType::Int64, true));
+        self.arrays.push(Arc::new(Int64Array::from(values)));
+        self
+    }
+
     pub(crate) fn batch(self) -> Result<RecordBatch> {
         Ok(RecordBatch::try_new(Arc::new(Schema::new(self.fields)), self.arrays)?)
     }

@@ -37,4 +37,6 @@ pub use index::{KeyIndex, NO_SLOT};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};
 pub use rows::{RowStore, RowView, room_for};
-pub use table::{Follower, Lookup, Scan, StoredRow, TableSchema, TableStatistics, UniqueKey, VersionedTable};
+pub use table::{
+    Delta, DeltaRows, Follower, Lookup, Scan, StoredRow, TableSchema, TableStatistics, UniqueKey, VersionedTable,
+};

@@ -20,7 +20,9 @@
 //! Timestamped versions and snapshot reads as in multi-version concurrency control: Bernstein, Goodman,
 //! "Multiversion Concurrency Control", TODS 1983.
 
+mod delta;
 mod follow;
+mod gone;
 mod indexes;
 mod past;
 mod point;
@@ -28,6 +30,7 @@ mod scan;
 mod secondary;
 mod shard;
 
+pub use delta::{Delta, DeltaRows};
 pub use follow::Follower;
 pub use indexes::UniqueKey;
 pub use point::StoredRow;
@@ -155,6 +158,26 @@ impl VersionedTable {
         if changes.is_empty() {
             return Ok(());
         }
+        self.apply_rows(shard, epoch, changes)?;
+        self.finish_apply(shard, epoch, changes);
+        Ok(())
+    }
+
+    /// Says that a shard, which is empty, begins at an epoch: what was before cannot be read or followed.
+    pub fn begin_at(&self, shard: usize, epoch: Epoch) {
+        self.shards[shard].write().begin_at(epoch);
+    }
+
+    /// Puts rows into a shard as they stand at the epoch that it begins at ([`VersionedTable::begin_at`]); whoever follows the table
+    /// is not told of them.
+    ///
+    /// # Errors
+    /// `Bug`: a second row of a unique key.
+    pub fn load(&self, shard: usize, epoch: Epoch, rows: &Changes) -> Result<()> {
+        self.apply_rows(shard, epoch, rows)
+    }
+
+    fn apply_rows(&self, shard: usize, epoch: Epoch, changes: &Changes) -> Result<()> {
         let identity = self.schema.identity();
         let keys: Vec<ArrayRef> = identity
             .iter()
@@ -180,7 +203,6 @@ impl VersionedTable {
                 self.shards[shard].write().apply(&batch, rows, *deletions)?;
             }
         }
-        self.finish_apply(shard, epoch, changes);
         Ok(())
     }
 
@@ -284,6 +306,13 @@ impl VersionedTable {
         }
         found.sort_by_key(|(epoch, _)| *epoch);
         Ok(found)
+    }
+
+    /// The net changes of all epochs up to one that are still kept, of all shards; of an epoch all or nothing.
+    pub fn kept_changes(&self, through: Epoch) -> Vec<(Epoch, Changes)> {
+        let from = self.shards.iter().map(|shard| shard.read().history_from()).max();
+        // More may be dropped meanwhile.
+        self.changes(from.unwrap_or(Epoch::ZERO), through).unwrap_or_default()
     }
 
     /// Starts following the table: changes after `after` are kept until they are read, within the limit of bytes.

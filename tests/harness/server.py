@@ -70,12 +70,22 @@ class Server:
         if start:
             self.start()
 
-    def start(self):
-        """Starts the process and returns when every door has said that it is open."""
-        command = [
+    def command(self):
+        return [
             binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
             "--flight", "127.0.0.1:0", "--workers", str(self.workers), *self.args,
         ]
+
+    def kill_while_starting(self, seconds):
+        """Starts the process and kills it so much later, ready or not."""
+        process = subprocess.Popen(self.command(), cwd=self.cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **self.env})
+        threading.Event().wait(seconds)
+        process.kill()
+        process.wait()
+
+    def start(self):
+        """Starts the process and returns when every door has said that it is open."""
+        command = self.command()
         self.doors = {}
         self.process = subprocess.Popen(
             command, cwd=self.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",

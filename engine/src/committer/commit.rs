@@ -3,6 +3,7 @@
 use crate::meters::ViewMeters;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::replay::ReplayInput;
+use crate::restore::ViewState;
 use crate::status::ViewStatus;
 use arrow::array::RecordBatch;
 use cenote_statestore::{Epoch, VersionedTable};
@@ -76,6 +77,8 @@ pub struct NewView {
     pub is_followed: bool,
     /// What its sources passed on before, for those that keep no rows and run already.
     pub replays: BTreeMap<CollectionId, ReplayInput>,
+    /// The state that it goes on from; only for one that is started with the engine ([`crate::Engine::attach`]).
+    pub state: Option<ViewState>,
 }
 
 /// When the rows of a source's batch are sealed, so that they can be read.

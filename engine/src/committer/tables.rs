@@ -12,7 +12,7 @@ use arrow::datatypes::{Int64Type, Schema, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use cenote_statestore::wal::Record;
 use cenote_statestore::{Changes, Epoch, Error, Result, Retention, VersionedTable, Weights};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The hidden column that numbers the rows of a table without a primary key.
@@ -75,6 +75,24 @@ impl Tables {
 
     pub(crate) fn remove(&mut self, id: CollectionId) {
         self.0.remove(&id);
+    }
+
+    /// Fills a table that is empty.
+    pub(crate) fn fill(
+        &mut self,
+        id: CollectionId,
+        epoch: Epoch,
+        rows: impl Iterator<Item = Result<Changes>>,
+    ) -> Result<()> {
+        let table = self.0.get_mut(&id).ok_or_else(|| dropped_table(id))?;
+        table.table.begin_at(0, epoch);
+        for changes in rows {
+            let changes = changes?;
+            // Row numbers go on behind the greatest.
+            let stored = table.stored_rows(std::slice::from_ref(changes.rows()))?;
+            table.table.load(0, epoch, &changes.with_rows(stored))?;
+        }
+        Ok(())
     }
 
     /// Adds the commit's new tables and checks its writes against the newest contents. Contents are not changed.
@@ -162,12 +180,30 @@ impl Tables {
     /// # Arguments
     /// - `on_ddl`: takes a catalog change; adds and removes tables.
     pub(crate) fn replay(&mut self, record: &Record, on_ddl: &mut OnDdl<'_>) -> Result<()> {
-        let header: Header = serde_json::from_slice(&record.header)
-            .map_err(|error| Error::bug(format!("a log record of epoch {} has no header: {error}", record.epoch)))?;
-        if let Some(ddl) = &header.ddl {
+        if let Some(ddl) = Header::of(record)?.ddl {
             on_ddl(record.epoch, ddl.as_bytes(), self)?;
         }
-        let mut batches = record.batches.iter();
+        for write in self.logged_writes(record, &BTreeSet::new())? {
+            let changes = write.changes()?;
+            self.0[&write.table].table.apply(0, record.epoch, &changes)?;
+        }
+        Ok(())
+    }
+
+    /// The writes of a record, against what is there now.
+    ///
+    /// # Arguments
+    /// - `unless`: a record that writes to one of these tables has none.
+    pub(crate) fn logged_writes(
+        &mut self,
+        record: &Record,
+        unless: &BTreeSet<CollectionId>,
+    ) -> Result<Vec<CheckedWrite>> {
+        let (mut writes, mut batches) = (Vec::new(), record.batches.iter());
+        let header = Header::of(record)?;
+        if header.writes.iter().any(|write| unless.contains(&write.table)) {
+            return Ok(writes);
+        }
         for write in &header.writes {
             let keys = write.deletes.then(|| batches.next()).flatten();
             let inserts = write.inserts.then(|| batches.next()).flatten();
@@ -179,16 +215,26 @@ impl Tables {
             let empty = || RecordBatch::new_empty(stored.clone());
             let deletes = keys.map_or_else(empty, |keys| table.table.newest_rows(keys.columns()).rows);
             let inserts = table.stored_rows(&[inserts.cloned().unwrap_or_else(empty)])?;
-            let changes = CheckedWrite {
+            writes.push(CheckedWrite {
                 table: write.table,
                 deletes,
                 inserts,
-            }
-            .changes()?;
-            table.table.apply(0, record.epoch, &changes)?;
+            });
         }
-        Ok(())
+        Ok(writes)
     }
+}
+
+impl Header {
+    fn of(record: &Record) -> Result<Header> {
+        let header = serde_json::from_slice(&record.header);
+        header.map_err(|error| Error::bug(format!("a log record of epoch {} has no header: {error}", record.epoch)))
+    }
+}
+
+/// The catalog change in a record of the log.
+pub(crate) fn ddl_of(record: &Record) -> Result<Option<String>> {
+    Ok(Header::of(record)?.ddl)
 }
 
 impl CheckedWrite {

@@ -6,8 +6,8 @@
 //!    never taken away before it is there. (Rows of a unique key wait for the deletion of the old one.)
 
 use super::Published;
-use crate::kernel::Kernel;
-use cenote_statestore::{Changes, Epoch, Result, VersionedTable};
+use crate::kernel::{Kernel, StateChanges};
+use cenote_statestore::{Changes, Epoch, Error, Result, VersionedTable};
 use std::sync::Arc;
 
 /// Insertions that may wait for the end of their epoch.
@@ -96,6 +96,16 @@ impl Kernel for Publish {
 
     fn read(&self, _: usize, _: Option<&[arrow::array::ArrayRef]>) -> Result<Vec<arrow::array::RecordBatch>> {
         Ok(Vec::new())
+    }
+
+    fn load(&mut self, _: usize, _: &arrow::array::RecordBatch) -> Result<()> {
+        Err(Error::bug("the table of a view was given state"))
+    }
+
+    fn note_changes(&mut self, _: usize) {}
+
+    fn take_changes(&mut self, _: usize) -> Result<StateChanges> {
+        Ok(StateChanges::default())
     }
 
     fn size(&self, _: usize) -> (u64, u64) {

@@ -5,7 +5,9 @@
 //! exact fixed point ([`ExactFloatSum`]) and rounded once when read, extremes and elements come from the multiset of
 //! values. Variances are read from exact sums of squares ([`SpreadState`]).
 
+mod changed;
 mod counts;
+mod load;
 mod wide;
 
 use super::spread::SpreadState;
@@ -54,6 +56,8 @@ pub(super) struct Accumulator {
     values: Option<ValueCounts>,
     /// How rows become kept values, where those are more than the argument.
     order: Option<ElementOrder>,
+    /// Identities of values of groups that went, since changes were taken: keys, then values.
+    forgotten: Vec<changed::Identities>,
 }
 
 /// Rows of a push, by group, with the weights that count for one aggregate.
@@ -126,6 +130,7 @@ impl Accumulator {
             argument_type,
             values: call.keeps_values().then(ValueCounts::default),
             order,
+            forgotten: Vec::new(),
         }
     }
 
@@ -354,10 +359,14 @@ impl Accumulator {
             State::Spread(spread) => spread.columns(groups),
             State::Elements => Vec::new(),
             State::Exact { sums, counts, scale } => {
+                let counts = longs(groups, counts.get(group_rows));
                 // A sum that is beyond what the column holds is NULL there.
-                let sums: Decimal128Array = groups.iter().map(|group| sums.get(*group)).collect();
-                let sums = sums.with_precision_and_scale(38, *scale)?;
-                vec![Arc::new(sums), longs(groups, counts.get(group_rows))]
+                let fitting: Decimal128Array = groups.iter().map(|group| sums.get(*group)).collect();
+                let fitting: ArrayRef = Arc::new(fitting.with_precision_and_scale(38, *scale)?);
+                match self.call.may_exceed(self.argument_type.as_ref()) {
+                    true => vec![fitting, Arc::new(sums.beyond(groups)), counts],
+                    false => vec![fitting, counts],
+                }
             }
             State::Float { sums, counts } => {
                 let rounded: Float64Array = groups.iter().map(|group| sums[*group as usize].value()).collect();
@@ -386,14 +395,18 @@ impl Accumulator {
             (Some(kept), Some(group)) => kept.of_group(group).for_each(&mut take),
             (None, _) => {}
         }
-        let columns = match &self.order {
-            Some(order) => order.decode(values.iter().flatten().map(Value::bytes))?,
+        Ok((groups, self.value_columns(&values)?, counts))
+    }
+
+    /// Kept values in the columns of their table.
+    fn value_columns(&self, values: &[Option<Value>]) -> Result<Vec<ArrayRef>> {
+        match &self.order {
+            Some(order) => order.decode(values.iter().flatten().map(Value::bytes)),
             None => {
                 let data_type = self.argument_type.clone().unwrap_or(DataType::Int64);
-                vec![array_of(&values, &data_type)?]
+                Ok(vec![array_of(values, &data_type)?])
             }
-        };
-        Ok((groups, columns, counts))
+        }
     }
 
     /// Whether it keeps values.

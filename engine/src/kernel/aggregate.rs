@@ -3,8 +3,10 @@
 //! A group lives while rows stand behind it. On its first touch in an epoch a group's old result is set
 //! aside; at the end of the epoch old and new results that differ leave as a deletion and an insertion.
 
-use super::Kernel;
 use super::accumulator::Accumulator;
+use super::changed::{ChangedSlots, StateChanges};
+use super::load::{StateColumns, unfit};
+use super::{Kernel, not_noted};
 use crate::parts;
 use crate::plan::{Aggregate, Node};
 use crate::row_errors::RowErrors;
@@ -29,6 +31,8 @@ pub struct AggregateKernel {
     dirty: Dirty,
     /// Groups whose values are out of a result's range.
     errors: RowErrors,
+    /// Groups that have changed, where that is noted.
+    changed: Option<ChangedSlots>,
 }
 
 /// Results of groups.
@@ -70,6 +74,7 @@ impl AggregateKernel {
             gives_empty_row: gives_empty_row && node.keys.is_empty(),
             dirty: Dirty::default(),
             errors: RowErrors::new(&node.name, &[]),
+            changed: None,
         };
         if kernel.gives_empty_row {
             let group = kernel.add_group(hash_rows(&[], 1)[0]);
@@ -93,14 +98,9 @@ impl AggregateKernel {
     }
 
     /// The group of each row; new ones are added.
-    fn groups_of(&mut self, changes: &Changes) -> Vec<u32> {
-        let columns: Vec<ArrayRef> = self
-            .key_columns
-            .iter()
-            .map(|key| changes.rows().column(*key).clone())
-            .collect();
-        let hashes = hash_rows(&columns, changes.len());
-        let view = RowStore::view(0..columns.len(), &columns);
+    fn groups_of(&mut self, columns: &[ArrayRef], rows: usize) -> Vec<u32> {
+        let hashes = hash_rows(columns, rows);
+        let view = RowStore::view(0..columns.len(), columns);
         let mut groups = Vec::new();
         self.keys.find_all(&self.index, &hashes, &view, &mut groups);
         for (row, group) in groups.iter_mut().enumerate().filter(|(_, group)| **group == NO_SLOT) {
@@ -218,17 +218,64 @@ impl AggregateKernel {
         Ok(())
     }
 
-    fn forget_empty_groups(&mut self, dirty: &[u32]) {
+    fn forget_empty_groups(&mut self, dirty: &[u32]) -> Result<()> {
         let empty: Vec<u32> = dirty.iter().copied().filter(|group| !self.has_result(*group)).collect();
         if empty.is_empty() {
-            return;
+            return Ok(());
         }
         let all: Vec<usize> = (0..self.key_columns.len()).collect();
-        let hashes = hash_rows(&self.keys.gather(&all, &empty), empty.len());
+        let keys = self.keys.gather(&all, &empty);
+        let hashes = hash_rows(&keys, empty.len());
+        self.note_gone(&empty, keys)?;
         for (group, hash) in empty.iter().zip(hashes) {
             self.index.remove(hash, *group);
             self.keys.release(*group);
         }
+        Ok(())
+    }
+
+    /// Notes that groups go, and with them their values.
+    fn note_gone(&mut self, groups: &[u32], keys: Vec<ArrayRef>) -> Result<()> {
+        if let Some(changed) = &mut self.changed {
+            let schema = self.tables[0].columns.project(&self.tables[0].key)?;
+            changed.went(Changes::batch(Arc::new(schema), keys, groups.len())?);
+            groups.iter().for_each(|group| changed.unmark(*group));
+        }
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let keys = &self.keys;
+        self.accumulators
+            .iter_mut()
+            .try_for_each(|accumulator| accumulator.note_gone(groups, |groups| keys.gather(&all, groups)))
+    }
+
+    /// The identities of values in their table: keys of groups, then the values.
+    fn value_identities(&self, table: usize, groups: &[u32], values: Vec<ArrayRef>) -> Result<RecordBatch> {
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let columns = [self.keys.gather(&all, groups), values].concat();
+        self.value_batch(table, columns, groups.len())
+    }
+
+    fn value_batch(&self, table: usize, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let identity: Vec<usize> = (0..columns.len()).collect();
+        let schema = self.tables[table].columns.project(&identity)?;
+        Changes::batch(Arc::new(schema), columns, rows)
+    }
+
+    fn changed_values(&mut self, table: usize) -> Result<StateChanges> {
+        let accumulator = self.value_keeper_mut(table);
+        let changed = accumulator.take_changed_values()?;
+        let mut gone = Vec::new();
+        for (columns, rows) in changed.forgotten {
+            gone.push(self.value_batch(table, columns, rows)?);
+        }
+        let (groups, values) = changed.gone;
+        gone.push(self.value_identities(table, &groups, values)?);
+        let (groups, mut values, counts) = changed.there;
+        values.push(Arc::new(Int64Array::from(counts)));
+        let all: Vec<usize> = (0..self.key_columns.len()).collect();
+        let columns = [self.keys.gather(&all, &groups), values].concat();
+        let there = Changes::batch(self.tables[table].columns.clone(), columns, groups.len())?;
+        StateChanges::settled(&self.tables[table], vec![there], gone)
     }
 
     fn live_groups(&self) -> Vec<u32> {
@@ -271,6 +318,14 @@ impl AggregateKernel {
         Changes::batch(self.tables[table].columns.clone(), columns, groups.len())
     }
 
+    fn value_keeper_mut(&mut self, table: usize) -> &mut Accumulator {
+        self.accumulators
+            .iter_mut()
+            .filter(|accumulator| accumulator.keeps_values())
+            .nth(table - 1)
+            .expect("a declared table")
+    }
+
     fn value_keeper(&self, table: usize) -> &Accumulator {
         self.accumulators
             .iter()
@@ -300,7 +355,9 @@ impl Dirty {
 
 impl Kernel for AggregateKernel {
     fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
-        let groups = self.groups_of(changes);
+        let keys = self.key_columns.iter();
+        let keys: Vec<ArrayRef> = keys.map(|key| changes.rows().column(*key).clone()).collect();
+        let groups = self.groups_of(&keys, changes.len());
         self.set_aside(&groups)?;
         let (weights, columns) = (changes.weights(), changes.rows().columns());
         for accumulator in &mut self.accumulators {
@@ -323,7 +380,10 @@ impl Kernel for AggregateKernel {
             self.give_changed(&dirty.groups[start..end], &dirty.had_result[start..end], before, output)?;
             start = end;
         }
-        self.forget_empty_groups(&dirty.groups);
+        if let Some(changed) = &mut self.changed {
+            dirty.groups.iter().for_each(|group| changed.mark(*group, 0));
+        }
+        self.forget_empty_groups(&dirty.groups)?;
         self.dirty = dirty;
         self.dirty.clear();
         Ok(())
@@ -342,13 +402,53 @@ impl Kernel for AggregateKernel {
         }
     }
 
+    fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
+        // A global aggregate's result over no rows is where it was.
+        self.dirty.clear();
+        let mut columns = StateColumns::of(rows, &self.tables[table].columns)?;
+        let keys = columns.take(self.key_columns.len());
+        let known = self.index.len();
+        let groups = self.groups_of(&keys, rows.num_rows());
+        if table > 0 {
+            return match self.index.len() == known {
+                true => self.value_keeper_mut(table).load_values(&groups, columns),
+                false => Err(unfit("values of a group that is not there")),
+            };
+        }
+        let group_rows = columns.next_longs()?.values();
+        for (group, rows) in groups.iter().zip(group_rows) {
+            self.group_rows[*group as usize] = *rows;
+        }
+        let group_rows = &self.group_rows;
+        self.accumulators
+            .iter_mut()
+            .try_for_each(|accumulator| accumulator.load(&groups, &mut columns, group_rows))
+    }
+
+    fn note_changes(&mut self, table: usize) {
+        match table {
+            0 => self.changed = Some(ChangedSlots::default()),
+            values => self.value_keeper_mut(values).note_changed_values(),
+        }
+    }
+
+    fn take_changes(&mut self, table: usize) -> Result<StateChanges> {
+        if table > 0 {
+            return self.changed_values(table);
+        }
+        let (marked, gone) = self.changed.as_mut().ok_or_else(not_noted)?.take();
+        let groups: Vec<u32> = marked.into_iter().map(|(group, _)| group).collect();
+        StateChanges::settled(&self.tables[0], vec![self.read_groups(&groups)?], gone)
+    }
+
     fn size(&self, table: usize) -> (u64, u64) {
         if table > 0 {
             return self.value_keeper(table).kept_size();
         }
         let accumulators: usize = self.accumulators.iter().map(Accumulator::memory_bytes).sum();
-        let bytes =
-            self.keys.memory_bytes() + self.index.memory_bytes() + self.group_rows.capacity() * 8 + accumulators;
+        let changed = self.changed.as_ref().map_or(0, ChangedSlots::memory_bytes);
+        let keys = self.keys.memory_bytes() + self.index.memory_bytes();
+        let bytes = keys + self.group_rows.capacity() * 8 + accumulators + changed;
         (self.index.len() as u64, bytes as u64)
     }
 }

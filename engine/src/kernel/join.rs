@@ -19,6 +19,8 @@ mod lists;
 mod side;
 
 use super::Kernel;
+use super::changed::StateChanges;
+use super::load::counted_rows;
 use crate::plan::{Join, JoinKind, Node, Predicate};
 use crate::row_errors::RowErrors;
 use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, UInt32Array, new_null_array};
@@ -58,6 +60,8 @@ pub struct JoinKernel {
     deletions: Vec<Changes>,
     /// Pairs that the residual condition failed on; they match as little as those that do not satisfy it.
     errors: RowErrors,
+    /// Whether rows are state that comes back, and give nothing.
+    is_loading: bool,
 }
 
 /// Some rows of a push.
@@ -114,6 +118,7 @@ impl JoinKernel {
             waiting: 0,
             deletions: Vec::new(),
             errors: RowErrors::new(&node.name, names),
+            is_loading: false,
         }
     }
 
@@ -162,7 +167,7 @@ impl JoinKernel {
                 touched.push((*slot, push.found[*row as usize], own));
             }
         }
-        if self.kind.gives_pairs() && !pairs.rows.is_empty() {
+        if self.kind.gives_pairs() && !pairs.rows.is_empty() && !self.is_loading {
             let rows = match rows {
                 Some(rows) => rows,
                 None => self.pair_rows(push, &pairs)?,
@@ -257,7 +262,11 @@ impl JoinKernel {
             return Ok(());
         }
         let (mut slots, mut keys, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        for transition in self.sides[side].add_matches(touched) {
+        let changed = self.sides[side].add_matches(touched);
+        if self.is_loading {
+            return Ok(());
+        }
+        for transition in changed {
             let is_given = transition.is_matched == (self.kind == JoinKind::Semi);
             slots.push(transition.slot);
             keys.push(transition.key);
@@ -322,7 +331,7 @@ impl JoinKernel {
 
     /// Gives the rows of a push that come out by themselves.
     fn give_own(&mut self, input: usize, changes: &Changes, matches: &[i64]) -> Result<()> {
-        if !self.sides[input].counts_matches() {
+        if !self.sides[input].counts_matches() || self.is_loading {
             return Ok(());
         }
         let wanted_matched = self.kind == JoinKind::Semi;
@@ -370,10 +379,18 @@ impl JoinKernel {
             is_keyed: is_keyed.as_deref(),
         };
         self.touch(&found);
-        let matches = self.meet(&push)?;
+        let matches = match self.is_loading && !self.counts_matches() {
+            true => vec![0; push.found.len()],
+            false => self.meet(&push)?,
+        };
         self.give_own(input, &changes.slice(0, matches.len()), &matches)?;
         self.apply(&push, &matches)?;
         Ok(matches.len())
+    }
+
+    /// Whether it matters for any row how many match it.
+    fn counts_matches(&self) -> bool {
+        self.sides.iter().any(Side::counts_matches)
     }
 
     /// Which rows of a push have a key that may match; `None`: all.
@@ -401,6 +418,7 @@ impl JoinKernel {
         let side = &mut self.sides[own];
         let view = RowStore::view(0..push.keys.len(), push.keys);
         let (stored, hashes) = side.stored(push.changes.rows().columns(), push.changes.len());
+        let mut removed = Vec::new();
         for (row, matches) in matches.iter().enumerate() {
             if push.is_keyed.is_some_and(|is_keyed| !is_keyed[row]) {
                 continue;
@@ -412,12 +430,13 @@ impl JoinKernel {
                 matches: *matches,
                 hash: hashes[row],
             };
-            if side.apply(self.keys.head_mut(key, own), &stored, &incoming)? == Outcome::Removed {
+            if side.apply(self.keys.head_mut(key, own), key, &stored, &incoming)? == Outcome::Removed {
                 self.keys.thin(key, push.hashes[row]);
+                removed.push(row as u32);
             }
         }
         self.keys.sweep();
-        Ok(())
+        side.note_removed(push.changes, removed)
     }
 }
 
@@ -475,6 +494,30 @@ impl Kernel for JoinKernel {
         };
         let rows = self.sides[table].read(&self.tables[table].columns, &self.keys, table, &wanted)?;
         Ok(vec![rows])
+    }
+
+    /// How many rows match each is no part of the state tables: it is counted again.
+    fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
+        let side = self.sides[table].schema().clone();
+        let changes = counted_rows(rows, &self.tables[table].columns, &side)?;
+        self.is_loading = true;
+        let mut from = 0;
+        while from < changes.len() {
+            let rows = ROWS_PER_BLOCK.min(changes.len() - from);
+            from += self.push_block(table, &changes.slice(from, rows))?;
+        }
+        self.is_loading = false;
+        // Whom the condition fails on was told of when they came.
+        self.errors.take().map(drop)
+    }
+
+    fn note_changes(&mut self, table: usize) {
+        self.sides[table].note_changes();
+    }
+
+    fn take_changes(&mut self, table: usize) -> Result<StateChanges> {
+        let (there, gone) = self.sides[table].take_changes(&self.tables[table].columns, &self.keys)?;
+        StateChanges::settled(&self.tables[table], vec![there], gone)
     }
 
     fn size(&self, table: usize) -> (u64, u64) {

@@ -1,8 +1,9 @@
 //! State of variances and standard deviations: exact sums of values and of their squares, by group slot.
 
 use super::accumulator::{Rows, grow, out_of_range};
+use super::load::unfit;
 use crate::plan::{AggregateCall, AggregateFunction};
-use arrow::array::{ArrayRef, AsArray, BinaryBuilder, Decimal128Array, Float64Array, Int64Array};
+use arrow::array::{ArrayRef, AsArray, BinaryArray, BinaryBuilder, Decimal128Array, Float64Array, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Float64Type};
 use cenote_statestore::{Error, ExactMoments, FloatMoments, Result, Spread};
@@ -132,6 +133,19 @@ impl SpreadState {
             Arc::new(exact.finish()),
             Arc::new(counts.collect::<Int64Array>()),
         ]
+    }
+
+    /// Takes the moments of groups as they were, as the exact bytes in [`SpreadState::columns`].
+    pub(super) fn load(&mut self, groups: &[u32], exact: &BinaryArray, counts: &[i64]) -> Result<()> {
+        for ((group, bytes), count) in groups.iter().zip(exact).zip(counts) {
+            let (group, bytes) = (*group as usize, bytes.ok_or_else(|| unfit("moments that are missing"))?);
+            match &mut self.moments {
+                Moments::Exact(moments) => moments[group] = ExactMoments::from_bytes(bytes)?,
+                Moments::Float(moments) => moments[group] = FloatMoments::from_bytes(bytes)?,
+            }
+            self.counts[group] = *count;
+        }
+        Ok(())
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

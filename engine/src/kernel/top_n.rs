@@ -7,14 +7,16 @@
 //! # Source
 //! Arrow's row format for the comparable bytes: <https://arrow.apache.org/blog/2022/11/07/multi-column-sorts-in-arrow-rust-part-1/>.
 
-use super::Kernel;
+use super::changed::StateChanges;
+use super::load::counted_rows;
+use super::{Kernel, not_noted};
 use crate::plan::{Node, TopN};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use cenote_statestore::{Changes, Epoch, Error, Result, TableSchema, Weights};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 type Bytes = Box<[u8]>;
@@ -29,6 +31,8 @@ pub struct TopNKernel {
     bytes: usize,
     /// First rows of the partitions touched in this epoch, as they were: row bytes, row number, times.
     before: HashMap<Bytes, Vec<Ranked>>,
+    /// Rows that have changed, where that is noted.
+    changed: Option<HashSet<Bytes>>,
 }
 
 /// A row among the first, by its bytes; `number` is its first position, `times` how often it counts from there.
@@ -64,6 +68,7 @@ impl TopNKernel {
             rows: BTreeMap::new(),
             bytes: 0,
             before: HashMap::new(),
+            changed: None,
         })
     }
 
@@ -99,6 +104,9 @@ impl TopNKernel {
 
     fn add(&mut self, row: &[u8], weight: i64) -> Result<()> {
         let missing = || Error::bug("a Top-N was told to forget a row that it does not hold");
+        if let Some(changed) = self.changed.as_mut().filter(|changed| !changed.contains(row)) {
+            changed.insert(row.into());
+        }
         match self.rows.get_mut(row) {
             Some(times) if *times + weight > 0 => *times += weight,
             Some(times) if *times + weight == 0 => {
@@ -154,6 +162,26 @@ impl TopNKernel {
     fn schema(&self) -> SchemaRef {
         self.node.schema.clone()
     }
+
+    /// Rows as bytes: those of their partitions and those that they are kept by. `None`: they have no columns, and are all the same.
+    fn encode(&self, changes: &Changes) -> Result<(Option<Rows>, Option<Rows>)> {
+        let columns = changes.rows().columns();
+        let partition = self.node.partition.iter().map(|column| columns[*column].clone());
+        let partition: Vec<ArrayRef> = partition.collect();
+        let order = self.node.order.iter().map(|(column, _)| comparable(&columns[*column]));
+        // Rows that are equal as values are one row, here as in every table.
+        let whole = columns.iter().map(comparable);
+        let all = partition.iter().cloned().chain(order).chain(whole);
+        let all: Vec<ArrayRef> = all.collect();
+        let partitions = (!partition.is_empty()).then(|| self.partitions.convert_columns(&partition));
+        let rows = (!all.is_empty()).then(|| self.sort.convert_columns(&all));
+        Ok((partitions.transpose()?, rows.transpose()?))
+    }
+}
+
+/// The bytes of one of encoded rows.
+fn bytes_of(rows: &Option<Rows>, row: usize) -> &[u8] {
+    rows.as_ref().map_or(&[], |rows| rows.row(row).data())
 }
 
 /// Floats as SQL orders them: `-0.0` like `0.0`, every NaN alike and greatest.
@@ -173,35 +201,22 @@ fn comparable(column: &ArrayRef) -> ArrayRef {
 
 impl Kernel for TopNKernel {
     fn push(&mut self, _input: usize, changes: &Changes, _output: &mut Vec<Changes>) -> Result<()> {
-        let columns = changes.rows().columns();
-        let partition: Vec<ArrayRef> = self
-            .node
-            .partition
-            .iter()
-            .map(|column| columns[*column].clone())
-            .collect();
-        let order = self.node.order.iter().map(|(column, _)| comparable(&columns[*column]));
-        let all: Vec<ArrayRef> = partition
-            .iter()
-            .cloned()
-            .chain(order)
-            .chain(columns.iter().cloned())
-            .collect();
-        let partitions = (!partition.is_empty())
-            .then(|| self.partitions.convert_columns(&partition))
-            .transpose()?;
-        let rows = (!all.is_empty()).then(|| self.sort.convert_columns(&all)).transpose()?;
+        let (partitions, rows) = self.encode(changes)?;
         for row in 0..changes.len() {
-            let prefix: &[u8] = partitions.as_ref().map_or(&[], |partitions| partitions.row(row).data());
+            let prefix = bytes_of(&partitions, row);
             if !self.before.contains_key(prefix) {
                 let first = self.first_rows(prefix);
                 self.before.insert(prefix.into(), first);
             }
-            // Rows without columns are all the same.
-            let bytes: &[u8] = rows.as_ref().map_or(&[], |rows| rows.row(row).data());
-            self.add(bytes, changes.weights().get(row))?;
+            self.add(bytes_of(&rows, row), changes.weights().get(row))?;
         }
         Ok(())
+    }
+
+    fn load(&mut self, _table: usize, rows: &RecordBatch) -> Result<()> {
+        let changes = counted_rows(rows, &self.table.columns, &self.node.input_schema)?;
+        let (_, rows) = self.encode(&changes)?;
+        (0..changes.len()).try_for_each(|row| self.add(bytes_of(&rows, row), changes.weights().get(row)))
     }
 
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
@@ -235,6 +250,20 @@ impl Kernel for TopNKernel {
             .iter()
             .map(|prefix| self.state_rows(self.range_of(prefix.data())))
             .collect()
+    }
+
+    fn note_changes(&mut self, _table: usize) {
+        self.changed = Some(HashSet::new());
+    }
+
+    fn take_changes(&mut self, _table: usize) -> Result<StateChanges> {
+        let changed = std::mem::take(self.changed.as_mut().ok_or_else(not_noted)?);
+        let there = changed.iter().filter_map(|row| self.rows.get_key_value(row));
+        let there = self.state_rows(there)?;
+        let gone: Vec<&Bytes> = changed.iter().filter(|row| !self.rows.contains_key(*row)).collect();
+        let columns = self.decode(gone.iter().map(|row| row.as_ref()))?;
+        let gone = Changes::batch(self.node.input_schema.clone(), columns, gone.len())?;
+        StateChanges::settled(&self.table, vec![there], vec![gone])
     }
 
     fn size(&self, _table: usize) -> (u64, u64) {

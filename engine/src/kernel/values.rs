@@ -6,7 +6,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type, UInt64Type};
 use cenote_statestore::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -179,6 +179,8 @@ fn bytes_of(value: Option<&Value>) -> Option<&[u8]> {
 pub(super) struct ValueCounts {
     counts: BTreeMap<(u32, Value), i64>,
     bytes: usize,
+    /// Values whose count has changed, where that is noted.
+    changed: Option<BTreeSet<(u32, Value)>>,
 }
 
 impl ValueCounts {
@@ -191,6 +193,9 @@ impl ValueCounts {
     /// `Bug`: more were taken away than there were.
     pub(super) fn add(&mut self, group: u32, value: Value, weight: i64) -> Result<i64> {
         use std::collections::btree_map::Entry;
+        if let Some(changed) = self.changed.as_mut().filter(|_| weight != 0) {
+            changed.insert((group, value.clone()));
+        }
         match self.counts.entry((group, value)) {
             Entry::Vacant(_) if weight == 0 => Ok(0),
             Entry::Vacant(entry) if weight > 0 => {
@@ -223,6 +228,36 @@ impl ValueCounts {
         let mut range = self.counts.range(bounds);
         let found = if greatest { range.next_back() } else { range.next() };
         found.map(|((_, value), _)| value.clone())
+    }
+
+    /// Notes from here on which counts change.
+    pub(super) fn note_changes(&mut self) {
+        self.changed = Some(BTreeSet::new());
+    }
+
+    /// Takes the values whose counts have changed, with the counts; `None`: it is not noted.
+    pub(super) fn take_changed(&mut self) -> Option<Vec<(u32, Value, i64)>> {
+        let changed = std::mem::take(self.changed.as_mut()?);
+        let counted = changed.into_iter().map(|(group, value)| {
+            let entry = (group, value);
+            let count = self.counts.get(&entry).copied().unwrap_or(0);
+            (entry.0, entry.1, count)
+        });
+        Some(counted.collect())
+    }
+
+    /// Takes those of a group that goes.
+    pub(super) fn take_changed_of(&mut self, group: u32) -> Vec<Value> {
+        let Some(changed) = &mut self.changed else {
+            return Vec::new();
+        };
+        let from = (group, Value::Fixed(i128::MIN));
+        let of_group = changed.range(from..).take_while(|(of, _)| *of == group);
+        let of_group: Vec<(u32, Value)> = of_group.cloned().collect();
+        for entry in &of_group {
+            changed.remove(entry);
+        }
+        of_group.into_iter().map(|(_, value)| value).collect()
     }
 
     /// All entries: group, value, count.

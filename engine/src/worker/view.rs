@@ -2,11 +2,12 @@
 
 use super::{CreateView, OperatorSizes, Peek, send};
 use crate::dataflow::{BuiltInput, BuiltView, guarded};
+use crate::engine::{StateFound, StateRows};
+use crate::kernel::StateChanges;
 use crate::meters::ViewMeters;
 use crate::plan::CollectionId;
 use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
-use arrow::array::RecordBatch;
 use cenote_statestore::{Changes, Epoch, Error, Result, Scan};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ const BACKFILL_ROWS_PER_TURN: usize = 64 * 1024;
 pub(super) struct View {
     dataflow: usize,
     start: u64,
+    /// Changes up to it are in what the view began with.
+    inputs_at: u64,
     name: String,
     built: BuiltView,
     edges: Vec<Edge>,
@@ -57,7 +60,8 @@ impl View {
         let mut edges = Vec::new();
         for BuiltInput { collection, .. } in &built.inputs {
             let snapshot = collection.and_then(|collection| request.snapshots.get(&collection));
-            let backfill = snapshot.and_then(|snapshot| {
+            let unread = snapshot.filter(|_| request.state.is_none());
+            let backfill = unread.and_then(|snapshot| {
                 // A table of the committer has one shard, which worker 0 reads for all.
                 let shards = if snapshot.is_view {
                     worker..worker + 1
@@ -78,7 +82,7 @@ impl View {
                 backfill,
             });
         }
-        if worker == 0 {
+        if worker == 0 && request.state.is_none() {
             for (input, rows) in built.constants.iter().filter(|(_, rows)| !rows.is_empty()) {
                 edges[*input].queue.push_back((request.epoch.0, rows.clone()));
             }
@@ -94,6 +98,7 @@ impl View {
         View {
             dataflow,
             start: request.epoch.0,
+            inputs_at: request.inputs_at.0,
             name: request.plan.table.name.clone(),
             built,
             edges,
@@ -146,8 +151,7 @@ impl View {
     /// Queues changes of an input.
     pub(super) fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
         for edge in self.edges.iter_mut().filter(|edge| edge.collection == Some(collection)) {
-            // Earlier epochs are in the snapshot that the view starts from.
-            if epoch.0 >= self.start && !changes.is_empty() && !self.status.is_failed() {
+            if epoch.0 > self.inputs_at && !changes.is_empty() && !self.status.is_failed() {
                 edge.queue.push_back((epoch.0, changes.clone()));
                 self.awake = true;
             }
@@ -267,7 +271,7 @@ impl View {
             if edge
                 .collection
                 .and_then(|input| bounds.get(&input))
-                .is_some_and(|first| *first < self.start)
+                .is_some_and(|first| *first <= self.inputs_at)
             {
                 return Ok(Left::Rows);
             }
@@ -354,7 +358,7 @@ impl View {
         answered
     }
 
-    fn read(&self, peek: &Peek) -> Result<Vec<RecordBatch>> {
+    fn read(&self, peek: &Peek) -> Result<StateFound> {
         if let Some(error) = self.status.failure() {
             return Err(error.clone());
         }
@@ -365,7 +369,24 @@ impl View {
             .filter(|_| peek.table < self.tables[&peek.node]);
         let kernel =
             kernel.ok_or_else(|| Error::bug(format!("node {} has no state table {}", peek.node, peek.table)))?;
-        guarded(|| kernel.borrow().read(peek.table, peek.keys.as_deref()))
+        guarded(|| {
+            let (mut kernel, table) = (kernel.borrow_mut(), peek.table);
+            let there = |there| StateChanges {
+                there,
+                gone: Vec::new(),
+            };
+            let rows = match &peek.rows {
+                StateRows::All => there(kernel.read(table, None)?),
+                StateRows::OfKeys(keys) => there(kernel.read(table, Some(keys))?),
+                StateRows::Base => {
+                    kernel.note_changes(table);
+                    there(kernel.read(table, None)?)
+                }
+                StateRows::Changed => kernel.take_changes(table)?,
+            };
+            let size = kernel.size(table).0;
+            Ok(StateFound { rows, size })
+        })
     }
 
     pub(super) fn sizes(&self) -> OperatorSizes {

@@ -6,8 +6,8 @@ use crate::rows::{Bag, Random, Row, add, bag, batch, rows};
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::{
-    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, StateRead, TableWrite,
-    ViewMeters, ViewStatus,
+    Commit, Engine, EngineConfig, NewView, OnConflict, ROW_ID, Recovered, RetentionRule, StateRead, StateRows,
+    TableWrite, ViewMeters, ViewStatus,
 };
 use cenote_statestore::{Digest, Epoch, Pin, Result, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub fn stored(name: &str, columns: &SchemaRef, key: &[usize]) -> TableSchema {
 
 impl Database {
     pub fn start(workers: usize) -> Database {
-        let recovered = Recovered::open(config(workers, None), Arc::default(), &[], |_, _, _| Ok(())).unwrap();
+        let recovered = Recovered::open(config(workers, None), Arc::default(), &[]).unwrap();
         Database::over(recovered.start().unwrap(), BTreeMap::new())
     }
 
@@ -156,6 +156,7 @@ impl Database {
                 status,
                 table,
                 replays: BTreeMap::new(),
+                state: None,
             },
         )
     }
@@ -361,7 +362,7 @@ impl Database {
                 view,
                 node,
                 table,
-                keys: None,
+                rows: StateRows::All,
             },
         ))
     }

@@ -6,7 +6,7 @@ use crate::plans::Plan;
 use crate::rows::{Bag, Cell, Row};
 use crate::views::{by_person, create_tables, orders, paid};
 use arrow::datatypes::DataType;
-use cenote_engine::{Commit, StateRead};
+use cenote_engine::{Commit, StateRead, StateRows};
 use cenote_statestore::{Error, ErrorKind, Result};
 
 fn order(id: i128, cents: i128) -> Row {
@@ -223,7 +223,7 @@ fn a_read_of_state_that_is_not_there_is_an_error() {
             view,
             node: 1,
             table: 0,
-            keys: Some(vec![wrong]),
+            rows: StateRows::OfKeys(vec![wrong]),
         },
     );
     assert!(

@@ -15,31 +15,27 @@ use std::sync::Arc;
 fn open(folder: &Path, workers: usize) -> Result<(Database, Vec<(Epoch, String)>)> {
     let retention = Arc::<Retention>::default();
     let (mut tables, mut seen) = (BTreeMap::new(), Vec::new());
-    let recovered = Recovered::open(
-        config(workers, Some(folder.to_owned())),
-        retention.clone(),
-        &[],
-        |epoch, ddl, known| {
-            let text = String::from_utf8(ddl.to_vec()).unwrap();
-            let (verb, id) = text.split_once(' ').unwrap();
-            let id = CollectionId(id.parse().unwrap());
-            if verb == "drop" {
-                known.remove(id);
-                tables.remove(&id);
+    let mut recovered = Recovered::open(config(workers, Some(folder.to_owned())), retention.clone(), &[])?;
+    recovered.read(|epoch, ddl, known| {
+        let text = String::from_utf8(ddl.to_vec()).unwrap();
+        let (verb, id) = text.split_once(' ').unwrap();
+        let id = CollectionId(id.parse().unwrap());
+        if verb == "drop" {
+            known.remove(id);
+            tables.remove(&id);
+        } else {
+            let schema = if verb == "orders" {
+                stored("orders", &orders(), &[0])
             } else {
-                let schema = if verb == "orders" {
-                    stored("orders", &orders(), &[0])
-                } else {
-                    stored("people", &people(), &[])
-                };
-                let table = Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), 1 << 20));
-                known.add(id, table.clone());
-                tables.insert(id, table);
-            }
-            seen.push((epoch, text));
-            Ok(())
-        },
-    )?;
+                stored("people", &people(), &[])
+            };
+            let table = Arc::new(VersionedTable::new(schema, 1, true, retention.clone(), 1 << 20));
+            known.add(id, table.clone());
+            tables.insert(id, table);
+        }
+        seen.push((epoch, text));
+        Ok(())
+    })?;
     Ok((Database::over(recovered.start()?, tables), seen))
 }
 

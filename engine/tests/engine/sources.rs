@@ -8,7 +8,7 @@ use crate::views::{by_person, create_tables, orders, paid, rich};
 use arrow::array::AsArray;
 use arrow::compute::sum;
 use arrow::datatypes::Int64Type;
-use cenote_engine::{Commit, OnConflict, Sealing, StateRead, TableWrite};
+use cenote_engine::{Commit, OnConflict, Sealing, StateRead, StateRows, TableWrite};
 use cenote_statestore::{Epoch, Error, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -371,7 +371,7 @@ fn a_read_of_state_ends_the_open_epoch() {
         view,
         node: 1,
         table: 0,
-        keys: None,
+        rows: StateRows::All,
     };
     let (epoch, rows) = database
         .runtime

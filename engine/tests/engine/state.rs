@@ -5,7 +5,7 @@ use crate::database::{Database, read_state};
 use crate::models::view::state;
 use crate::rows::{Bag, Random, bag, with_seeds};
 use crate::views::{by_person, create_tables, create_views};
-use cenote_engine::StateRead;
+use cenote_engine::{StateRead, StateRows};
 use cenote_statestore::Epoch;
 
 #[test]
@@ -61,7 +61,7 @@ fn reads_and_commits_in_one_burst_are_each_of_one_epoch() {
                 view,
                 node: 1,
                 table: 0,
-                keys: None,
+                rows: StateRows::All,
             };
             let read = || runtime.block_on(read_state(&engine, read())).unwrap();
             (0..200)

@@ -6,6 +6,7 @@ use crate::pgtext::parse_array;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
+use cenote_engine::StateRows;
 use cenote_statestore::{Error, ErrorKind, Pin, Result, VersionedTable};
 use std::sync::Arc;
 
@@ -57,7 +58,10 @@ impl Database {
             Target::State { table, .. } => {
                 let by_key = same_set(&wanted, &readable.key) && !readable.key.is_empty();
                 let in_order = wanted == readable.key;
-                let probe = (by_key && in_order).then(|| arrays.clone());
+                let probe = match by_key && in_order {
+                    true => StateRows::OfKeys(arrays.clone()),
+                    false => StateRows::All,
+                };
                 let (epoch, mut rows) = self.engine.read_state(vec![table.read(probe)]).await?;
                 self.engine.wait_visible(epoch).await?;
                 let all = concat_batches(&readable.columns, &rows.remove(0))?;

@@ -99,6 +99,51 @@ impl Database {
                 );
             }
         }
+        metrics.extend(self.checkpoint_metrics());
+        metrics
+    }
+
+    fn checkpoint_metrics(&self) -> Vec<Metric> {
+        let progress = self.checkpointer.progress();
+        let of = |name, help, kind, labels, value| Metric {
+            name,
+            help,
+            kind,
+            labels,
+            value,
+        };
+        let counts = [("published", progress.published), ("failed", progress.failed)];
+        let mut metrics: Vec<Metric> = counts
+            .into_iter()
+            .map(|(outcome, count)| {
+                let labels = vec![("outcome", outcome.to_string())];
+                let help = "Checkpoints taken since the start, by how they went.";
+                of("cenote_checkpoints_total", help, "counter", labels, count as f64)
+            })
+            .collect();
+        if let Some(last) = progress.last {
+            let mut add = |name, help, value| metrics.push(of(name, help, "gauge", Vec::new(), value));
+            add(
+                "cenote_checkpoint_epoch",
+                "Epoch of the newest checkpoint.",
+                last.epoch as f64,
+            );
+            add(
+                "cenote_checkpoint_age_seconds",
+                "Time since the newest checkpoint.",
+                last.at.elapsed().as_secs_f64(),
+            );
+            add(
+                "cenote_checkpoint_duration_seconds",
+                "Time that the newest checkpoint took.",
+                last.took.as_secs_f64(),
+            );
+            add(
+                "cenote_checkpoint_new_bytes",
+                "Bytes that were written for the newest checkpoint.",
+                last.bytes_new as f64,
+            );
+        }
         metrics
     }
 }

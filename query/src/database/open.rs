@@ -2,14 +2,14 @@
 
 use super::{Database, DatabaseConfig, Points};
 use crate::catalog::{
-    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
-    errors_schema, offsets_schema,
+    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, Table, TableDefinition, ViewDefinition, errors_schema,
+    offsets_schema,
 };
 use crate::checkpoints::Checkpointer;
+use crate::recovery::StartPoint;
 use crate::source::{Replays, Sources};
-use arrow::datatypes::Schema;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
-use cenote_statestore::{Error, Result, Retention, VersionedTable};
+use cenote_statestore::{Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -48,16 +48,33 @@ impl Database {
                 time: config.retain_time,
             },
         };
-        let mut definitions = Definitions::default();
-        let recovered = Recovered::open(
-            engine_config,
-            retention.clone(),
-            &[(ERRORS, errors.clone())],
-            |_, text, tables| definitions.take(text, tables, &retention, config.transient_tables),
-        )?;
+        let mut recovered = Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())])?;
         let in_data_dir = || config.data_dir.as_ref().map(|dir| dir.join("checkpoints"));
         let folder = config.checkpoint_dir.clone().or_else(in_data_dir);
         let checkpointer = Checkpointer::new(folder, recovered.log_id());
+        let mut start = match recovered.first_record() {
+            Some(first) => StartPoint::find(&checkpointer, first, config.allow_older_checkpoint)?,
+            None => None,
+        };
+        let transient = config.transient_tables;
+        let mut definitions = Definitions::default();
+        let later = match &mut start {
+            None => {
+                recovered.read(|_, text, tables| {
+                    definitions.take(crate::ddl::decode(text)?, tables, &retention, transient)
+                })?;
+                None
+            }
+            Some(start) => {
+                let mut tables = recovered.tables();
+                for record in start.take_definitions() {
+                    definitions.take(record, &mut tables, &retention, transient)?;
+                }
+                definitions.note(start.last_collection());
+                start.fill(definitions.tables.values(), &mut tables)?;
+                recovered.start_at(start.epoch())
+            }
+        };
         let engine = recovered.start()?;
         let planner = crate::plan::base_state(&config)?;
         let database = Arc::new(Database {
@@ -73,11 +90,20 @@ impl Database {
             replays: Replays::default(),
             checkpointer,
         });
-        database.rebuild(definitions).await?;
+        database.rebuild(definitions, start.as_mut()).await?;
+        if let (Some(start), Some(later)) = (start, later) {
+            // Nothing later than the checkpoint has been applied yet.
+            database.checkpointer().goes_on_from(start.lineage(&database));
+            database.make_again(later, start.epoch()).await?;
+        }
+        database.start_all_sources();
+        database.wait_for_newest().await?;
         Ok(database)
     }
 
-    async fn rebuild(self: &Arc<Self>, definitions: Definitions) -> Result<()> {
+    /// # Arguments
+    /// - `start`: the checkpoint that views go on from.
+    async fn rebuild(self: &Arc<Self>, definitions: Definitions, mut start: Option<&mut StartPoint>) -> Result<()> {
         let mut catalog = Catalog::default();
         for table in definitions.tables.values() {
             catalog.insert(Object::Table(table.clone()));
@@ -85,40 +111,35 @@ impl Database {
         catalog.reserve(cenote_engine::plan::CollectionId(definitions.last));
         self.set_catalog(catalog);
         for definition in definitions.views.into_values() {
-            let object = if definition.materialized {
-                Object::MaterializedView(self.start_view(definition).await?)
-            } else {
-                let columns = self.columns_of_view(&definition).await.unwrap_or_else(|error| {
-                    // Whoever reads it is told by its query.
-                    tracing::warn!("view {}: {}", definition.name, error.message());
-                    Arc::new(Schema::empty())
-                });
-                Object::View(Arc::new(PlainView { definition, columns }))
+            if !definition.materialized {
+                self.insert_plain_view(definition).await;
+                continue;
+            }
+            let view = match &mut start {
+                Some(start) => self.attach_view(definition, start).await?,
+                None => self.start_view(definition).await?,
             };
-            let mut catalog = (*self.catalog()).clone();
-            catalog.insert(object);
-            self.set_catalog(catalog);
+            self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
         }
-        let mut catalog = (*self.catalog()).clone();
-        for definition in definitions.indexes.into_values() {
-            if let Some(object) = catalog.by_id(definition.on).cloned() {
-                let name = definition.name.clone();
-                match crate::ddl::build(definition, &object) {
-                    Ok(index) => catalog.insert_index(index),
-                    // What it is on has failed, and tells so when it is read.
-                    Err(error) => tracing::warn!("index {name}: {}", error.message()),
-                }
-            }
+        for view in self.catalog().materialized_views() {
+            self.warn_unless_live(view).await;
         }
-        self.set_catalog(catalog);
-        for table in definitions.tables.into_values() {
-            if let Err(error) = self.start_source_of(&table) {
-                // Its table is there all the same, and so is everything else.
-                self.sources().fail(&table, error);
-            }
-        }
-        self.wait_for_newest().await?;
+        self.change_catalog(|catalog| {
+            let indexes = definitions.indexes.into_values();
+            indexes.for_each(|definition| crate::ddl::insert(catalog, definition));
+        });
         Ok(())
+    }
+
+    fn start_all_sources(self: &Arc<Self>) {
+        for object in self.catalog().objects() {
+            if let Object::Table(table) = object
+                && let Err(error) = self.start_source_of(table)
+            {
+                // Its table is there all the same, and so is everything else.
+                self.sources().fail(table, error);
+            }
+        }
     }
 }
 
@@ -148,23 +169,18 @@ pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>,
 impl Definitions {
     fn take(
         &mut self,
-        text: &[u8],
+        record: DdlRecord,
         tables: &mut RecoveredTables<'_>,
         retention: &Arc<Retention>,
         transient: bool,
     ) -> Result<()> {
-        let record: DdlRecord = serde_json::from_slice(text)
-            .map_err(|error| Error::bug(format!("the log holds a catalog change that cannot be read: {error}")))?;
         match record {
             DdlRecord::CreateTable(definition) => {
                 let table = Arc::new(new_table(definition, retention, transient)?);
                 self.note(table.definition.id.0);
-                if let Some(versioned) = &table.versioned {
-                    tables.add(table.definition.id, versioned.clone());
-                }
-                if let (Some(id), Some(offsets)) = (table.definition.offsets, &table.offsets) {
+                for (id, rows) in table.collections() {
                     self.note(id.0);
-                    tables.add(id, offsets.clone());
+                    tables.add(id, rows);
                 }
                 self.tables.insert(table.definition.id.0, table);
             }

@@ -10,6 +10,7 @@ use crate::row_errors::ErrorTables;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, SchemaRef};
+use cenote_engine::StateRows;
 use cenote_statestore::{Changes, Digest, Epoch, Error, ErrorKind, Result, VersionedTable};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -299,7 +300,7 @@ impl Database {
                 })
             }
             Target::State { table, .. } => {
-                let (epoch, mut rows) = self.engine.read_state(vec![table.read(None)]).await?;
+                let (epoch, mut rows) = self.engine.read_state(vec![table.read(StateRows::All)]).await?;
                 if let Some(wanted) = wanted.filter(|wanted| *wanted != epoch) {
                     return Err(Error::new(
                         ErrorKind::Expired,

@@ -2,9 +2,9 @@
 
 use super::Database;
 use crate::catalog::{Catalog, MaterializedView};
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use cenote_engine::StateRead;
+use cenote_engine::{StateRead, StateRows};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Database {
             .iter()
             .map(|name| self.state_table(catalog, name))
             .collect::<Result<Vec<_>>>()?;
-        let reads = tables.iter().map(|table| table.read(None)).collect();
+        let reads = tables.iter().map(|table| table.read(StateRows::All)).collect();
         let (epoch, rows) = self.engine.read_state(reads).await?;
         let states = tables
             .into_iter()
@@ -82,12 +82,12 @@ impl StateTable {
     }
 
     /// The engine's read of it.
-    pub(crate) fn read(&self, keys: Option<Vec<ArrayRef>>) -> StateRead {
+    pub(crate) fn read(&self, rows: StateRows) -> StateRead {
         StateRead {
             view: self.view.definition.id,
             node: self.node,
             table: self.table,
-            keys,
+            rows,
         }
     }
 }

@@ -95,9 +95,26 @@ impl Database {
         let epoch = self.engine().commit(commit).await?;
         self.engine().wait_visible(epoch).await?;
         self.set_catalog(catalog);
-        dropped.iter().for_each(|index| index.table.drop_index(index.position));
+        dropped.iter().for_each(|index| forget(index));
         Ok(notices)
     }
+}
+
+/// Builds an index that is in the log already and adds it; what it is on may have failed, and tells so when it is read.
+pub(crate) fn insert(catalog: &mut Catalog, definition: IndexDefinition) {
+    let Some(object) = catalog.by_id(definition.on).cloned() else {
+        return;
+    };
+    let name = definition.name.clone();
+    match build(definition, &object) {
+        Ok(index) => catalog.insert_index(index),
+        Err(error) => tracing::warn!("index {name}: {}", error.message()),
+    }
+}
+
+/// Takes the memory of an index that is in no catalog any more.
+pub(crate) fn forget(index: &Index) {
+    index.table.drop_index(index.position);
 }
 
 /// Builds an index of an object's contents.

@@ -10,8 +10,8 @@ use crate::source::NEWEST;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, Node, ViewPlan};
-use cenote_engine::{Commit, NewView, ViewMeters, ViewStatus};
-use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, TableSchema, VersionedTable};
+use cenote_engine::{Commit, NewView, ReplayFeed, ViewMeters, ViewState, ViewStatus};
+use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::CreateView;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,6 +30,22 @@ pub(crate) enum OnRowError {
     Keep,
     /// The whole fails: a query that only runs as a view does.
     Fail,
+}
+
+/// How a view runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ViewSettings {
+    /// What becomes of rows that an expression fails on.
+    pub(crate) on_row_error: OnRowError,
+    /// Bytes of past changes that a shard keeps for those who follow the view; 0 if nobody can.
+    pub(crate) history_bytes: usize,
+}
+
+/// A view whose parts are there, to be told of when the engine has started it.
+pub(crate) struct PreparedView {
+    view: MaterializedView,
+    replays: Vec<(Arc<Table>, ReplayFeed)>,
+    hold: Pin,
 }
 
 impl Database {
@@ -183,28 +199,36 @@ impl Database {
     /// Starts a view that is in the log already. One that cannot be planned any more, or that fails again, tells so when
     /// it is read; everything else comes up.
     pub(crate) async fn start_view(self: &Arc<Self>, definition: ViewDefinition) -> Result<Arc<MaterializedView>> {
-        let plan = match self
-            .view_plan(&definition)
-            .await
-            .and_then(|plan| plan.check().map(|()| plan))
-        {
+        let plan = match self.checked_view_plan(&definition).await {
             Ok(plan) => plan,
-            Err(error) => {
-                tracing::warn!("materialized view {}: {}", definition.name, error.message());
-                return self.failed_view(definition, error);
-            }
+            Err(error) => return self.failed_view(definition, error),
         };
-        let started = self
-            .launch(definition, plan, None, OnRowError::Keep, self.history_bytes())
-            .await?;
-        if let Err(error) = started.status.wait_live().await {
-            tracing::warn!("materialized view {}: {}", started.definition.name, error.message());
-        }
+        let started = self.launch(definition, plan, None, self.view_settings()).await?;
+        self.warn_unless_live(&started).await;
         Ok(started)
     }
 
+    /// Waits until a view has its first contents, or has failed.
+    pub(crate) async fn warn_unless_live(&self, view: &MaterializedView) {
+        if let Err(error) = view.status.wait_live().await {
+            tracing::warn!("materialized view {}: {}", view.definition.name, error.message());
+        }
+    }
+
+    /// Plans a materialized view that was planned before.
+    ///
+    /// # Errors
+    /// It cannot be planned any more; that was told.
+    pub(crate) async fn checked_view_plan(self: &Arc<Self>, definition: &ViewDefinition) -> Result<ViewPlan> {
+        let planned = self.view_plan(definition).await;
+        let checked = planned.and_then(|plan| plan.check().map(|()| plan));
+        checked.inspect_err(|error| {
+            tracing::warn!("materialized view {}: {}", definition.name, error.message());
+        })
+    }
+
     /// A view that only tells why it is not there.
-    fn failed_view(&self, definition: ViewDefinition, error: Error) -> Result<Arc<MaterializedView>> {
+    pub(crate) fn failed_view(&self, definition: ViewDefinition, error: Error) -> Result<Arc<MaterializedView>> {
         let columns: SchemaRef = Arc::new(Schema::empty());
         let table = TableSchema {
             name: definition.name.clone(),
@@ -245,9 +269,7 @@ impl Database {
         for column in plan.table.columns.fields() {
             super::check_column_name(column.name())?;
         }
-        let started = self
-            .launch(definition, plan, Some(ddl), OnRowError::Keep, self.history_bytes())
-            .await?;
+        let started = self.launch(definition, plan, Some(ddl), self.view_settings()).await?;
         let live = tokio::select! {
             biased;
             _ = abandoned => Err(canceled()),
@@ -262,88 +284,114 @@ impl Database {
         Ok(started)
     }
 
-    /// Bytes of past changes that a shard of a view keeps.
-    fn history_bytes(&self) -> usize {
-        if self.config().answers.wait_for_sources() {
-            RUN_HISTORY_BYTES
-        } else {
-            VIEW_HISTORY_BYTES
+    /// How views of users run.
+    pub(crate) fn view_settings(&self) -> ViewSettings {
+        ViewSettings {
+            on_row_error: OnRowError::Keep,
+            history_bytes: match self.config().answers.wait_for_sources() {
+                true => RUN_HISTORY_BYTES,
+                false => VIEW_HISTORY_BYTES,
+            },
         }
     }
 
     /// Hands a planned view to the engine.
-    ///
-    /// # Arguments
-    /// - `history_bytes`: of past changes that a shard keeps for those who follow the view; 0 if nobody can.
     pub(crate) async fn launch(
         self: &Arc<Self>,
         definition: ViewDefinition,
         plan: ViewPlan,
         ddl: Option<Vec<u8>>,
-        on_row_error: OnRowError,
-        history_bytes: usize,
+        settings: ViewSettings,
     ) -> Result<Arc<MaterializedView>> {
+        let (new, prepared) = self.prepare_view(definition, plan, None, settings)?;
+        let commit = Commit {
+            ddl,
+            create_view: Some(new),
+            ..Commit::default()
+        };
+        let created: Epoch = self.engine().commit(commit).await?;
+        Ok(self.started_view(prepared, created, created.previous()))
+    }
+
+    /// Makes what a view needs to run.
+    ///
+    /// # Arguments
+    /// - `state`: what it goes on from, in place of its inputs' contents.
+    ///
+    /// # Returns
+    /// What the engine is to start, and what is made of that then ([`Database::started_view`]).
+    pub(crate) fn prepare_view(
+        &self,
+        definition: ViewDefinition,
+        plan: ViewPlan,
+        state: Option<ViewState>,
+        settings: ViewSettings,
+    ) -> Result<(NewView, PreparedView)> {
         plan.check()?;
-        let reads: Vec<CollectionId> = plan
-            .nodes
-            .iter()
-            .filter_map(|node| match node {
-                Node::Input { collection, .. } => Some(*collection),
-                _ => None,
-            })
-            .collect();
+        let reads: Vec<CollectionId> = plan.reads().collect();
         // Held until the replays have read their offsets as they were just before the view.
-        let _hold = self.engine().pin_visible()?;
-        let passed = self.passed_on(&reads)?;
+        let hold = self.engine().pin_visible()?;
+        let passed = match state {
+            Some(_) => Vec::new(),
+            None => self.passed_on(&reads)?,
+        };
         let (feeds, inputs): (Vec<_>, Vec<_>) = passed.iter().map(|_| self.engine().replay()).unzip();
         let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
         let table = |schema| {
-            let retention = retention.clone();
-            Arc::new(VersionedTable::new(schema, workers, true, retention, history_bytes))
+            let (retention, history) = (retention.clone(), settings.history_bytes);
+            Arc::new(VersionedTable::new(schema, workers, true, retention, history))
         };
-        let (versioned, errors) = (
-            table(plan.table.clone()),
-            plan.errors_table()
-                .filter(|_| on_row_error == OnRowError::Keep)
-                .map(table),
-        );
-        let meters = Arc::new(ViewMeters::new(plan.nodes.len()));
-        let status = Arc::new(ViewStatus::default());
-        let new = NewView {
-            id: definition.id,
-            plan: plan.clone(),
-            status: status.clone(),
-            meters: meters.clone(),
-            table: versioned.clone(),
-            errors: errors.clone(),
-            is_followed: history_bytes > 0,
-            replays,
-        };
-        let created: Epoch = self
-            .engine()
-            .commit(Commit {
-                ddl,
-                create_view: Some(new),
-                ..Commit::default()
-            })
-            .await?;
-        for (table, feed) in passed.iter().zip(feeds) {
-            self.start_replay(definition.id, table, created.previous(), feed);
-        }
-        Ok(Arc::new(MaterializedView {
+        let keeps_errors = settings.on_row_error == OnRowError::Keep;
+        let errors = plan.errors_table().filter(|_| keeps_errors).map(table);
+        let view = MaterializedView {
             columns: plan.table.columns.clone(),
+            versioned: table(plan.table.clone()),
+            meters: Arc::new(ViewMeters::new(plan.nodes.len())),
             plan: Arc::new(plan),
             definition,
-            versioned,
             errors,
-            status,
-            meters,
-            created,
+            status: Arc::new(ViewStatus::default()),
+            created: Epoch::ZERO,
             reads,
             points: Points::default(),
-        }))
+        };
+        let new = NewView {
+            id: view.definition.id,
+            plan: (*view.plan).clone(),
+            status: view.status.clone(),
+            meters: view.meters.clone(),
+            table: view.versioned.clone(),
+            errors: view.errors.clone(),
+            is_followed: settings.history_bytes > 0,
+            replays,
+            state,
+        };
+        let replays = passed.into_iter().zip(feeds).collect();
+        Ok((new, PreparedView { view, replays, hold }))
+    }
+
+    /// A view that the engine has started.
+    ///
+    /// # Arguments
+    /// - `created`: the epoch of its first contents.
+    /// - `inputs_at`: what sources had passed on by then is in those.
+    pub(crate) fn started_view(
+        &self,
+        prepared: PreparedView,
+        created: Epoch,
+        inputs_at: Epoch,
+    ) -> Arc<MaterializedView> {
+        let PreparedView {
+            view,
+            replays,
+            hold: _hold,
+        } = prepared;
+        for (table, feed) in replays {
+            self.start_replay(view.definition.id, &table, inputs_at, feed);
+        }
+        Arc::new(MaterializedView { created, ..view })
     }
 
     /// Sources among a new view's inputs that have passed rows on, now or before a restart, and keep none.

@@ -52,6 +52,7 @@ impl CatalogProviderList for Catalogs {
                 return Some(Arc::new(KeptCatalog(self.view.kept[&moment].clone())));
             }
             Some(Moment::Epoch(epoch)) => self.view.at(epoch)?,
+            Some(moment @ Moment::Timestamp(_)) => self.view.at(*self.view.epochs.get(&moment)?)?,
             Some(_) => return None,
             None if name == DATABASE || self.view.is_current_database(name) => self.view.clone(),
             None => return None,

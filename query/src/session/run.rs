@@ -7,7 +7,7 @@
 use super::{Session, passes_rows, stream_plan};
 use crate::catalog::{MaterializedView, Named, Object, Table, ViewDefinition};
 use crate::database::ChangeStream;
-use crate::ddl::{OnRowError, RUN_HISTORY_BYTES};
+use crate::ddl::{OnRowError, RUN_HISTORY_BYTES, ViewSettings};
 use crate::error::{from_datafusion, unsupported};
 use crate::outcome::Outcome;
 use crate::plan::bind;
@@ -138,6 +138,10 @@ impl Session {
             .map(|column| format!("column {column}"))
             .collect();
         let lowered = crate::lower::lower_view(QUERY, &optimized, &names)?;
+        let settings = ViewSettings {
+            on_row_error: OnRowError::Fail,
+            history_bytes,
+        };
         let id = {
             let _guard = self.database.lock_catalog().await;
             let mut catalog = (*self.database.catalog()).clone();
@@ -154,10 +158,7 @@ impl Session {
             materialized: true,
             named: Named::default(),
         };
-        let running = self
-            .database
-            .launch(definition, lowered, None, OnRowError::Fail, history_bytes)
-            .await?;
+        let running = self.database.launch(definition, lowered, None, settings).await?;
         running.status.wait_live().await?;
         Ok(running)
     }

@@ -34,6 +34,8 @@ impl Subject {
             data_dir: None,
             checkpoint_dir: None,
             checkpoint_retain: 1,
+            allow_older_checkpoint: false,
+            checkpoint_timeout: Duration::from_secs(600),
             workers,
             retain_epochs,
             retain_time: Duration::ZERO,

@@ -37,6 +37,9 @@ pub struct RunOptions {
     /// Folder that keeps tables and views between runs; without it nothing outlives the process
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// Start from an older checkpoint and the log where the newest checkpoint is damaged
+    #[arg(long, env = "CENOTE_ALLOW_OLDER_CHECKPOINT", value_parser = clap::builder::FalseyValueParser::new())]
+    allow_older_checkpoint: bool,
     /// Worker threads of the dataflow engine [default: one per core]
     #[arg(long, value_name = "N", env = "CENOTE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -199,6 +202,8 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
         data_dir: options.data_dir.clone(),
         checkpoint_dir: None,
         checkpoint_retain: 3,
+        allow_older_checkpoint: options.allow_older_checkpoint,
+        checkpoint_timeout: Duration::from_secs(600),
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
         retain_time: Duration::ZERO,

@@ -86,8 +86,12 @@ async fn serve_until_stopped(settings: Settings, mut stopped: watch::Receiver<bo
             .lines
             .push(format!("flight: not supported yet, {address} is not bound"));
     }
+    if let Some(interval) = settings.checkpoint_interval {
+        tokio::spawn(database.clone().checkpoint_every(interval));
+    }
     doors.announce()?;
     let served = doors.wait(&mut stopped).await;
+    database.checkpoint_if_changed().await;
     let shut = database.shutdown().await;
     served.and(shut)
 }

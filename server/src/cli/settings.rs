@@ -41,6 +41,15 @@ pub struct ServeOptions {
     /// Newest checkpoints that are kept; savepoints are kept besides [default: 3]
     #[arg(long, value_name = "N", env = "CENOTE_CHECKPOINT_RETAIN", value_parser = clap::value_parser!(u32).range(1..))]
     pub checkpoint_retain: Option<u32>,
+    /// How often a checkpoint is taken, where anything has changed; 0s: never by itself [default: 60s]
+    #[arg(long, value_name = "SPAN", env = "CENOTE_CHECKPOINT_INTERVAL")]
+    pub checkpoint_interval: Option<Span>,
+    /// How long a checkpoint may take before it is given up [default: 10m]
+    #[arg(long, value_name = "SPAN", env = "CENOTE_CHECKPOINT_TIMEOUT")]
+    pub checkpoint_timeout: Option<Span>,
+    /// Start from an older checkpoint and the log where the newest checkpoint is damaged
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", env = "CENOTE_ALLOW_OLDER_CHECKPOINT")]
+    pub allow_older_checkpoint: Option<bool>,
     /// Address of the HTTP door; port 0 picks a free one, `off` closes it [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", env = "CENOTE_HTTP")]
     pub http: Option<String>,
@@ -110,6 +119,9 @@ impl ServeOptions {
             data_dir,
             checkpoint_url,
             checkpoint_retain,
+            checkpoint_interval,
+            checkpoint_timeout,
+            allow_older_checkpoint,
             http,
             pg,
             flight,
@@ -165,6 +177,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Connections of the PostgreSQL door.
     pub pg_connections: usize,
+    /// How often a checkpoint is taken; `None`: never by itself.
+    pub checkpoint_interval: Option<Duration>,
     /// Folder of checkpoints, if it is not in that of the data.
     pub checkpoint_dir: Option<PathBuf>,
     options: ServeOptions,
@@ -211,6 +225,7 @@ impl Settings {
             log: options.log.clone().unwrap_or_else(|| "info".into()),
             limits,
             pg_connections: connections,
+            checkpoint_interval: Some(span(options.checkpoint_interval, 60)).filter(|interval| !interval.is_zero()),
             checkpoint_dir: options.checkpoint_url.as_deref().map(place::folder_of).transpose()?,
             options,
         })
@@ -229,6 +244,8 @@ impl Settings {
             ),
             checkpoint_dir: self.checkpoint_dir.clone(),
             checkpoint_retain: options.checkpoint_retain.unwrap_or(3) as usize,
+            allow_older_checkpoint: options.allow_older_checkpoint.unwrap_or(false),
+            checkpoint_timeout: span(options.checkpoint_timeout, 600),
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),

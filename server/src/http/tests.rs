@@ -31,6 +31,8 @@ pub async fn database() -> Arc<Database> {
         data_dir: None,
         checkpoint_dir: None,
         checkpoint_retain: 1,
+        allow_older_checkpoint: false,
+        checkpoint_timeout: Duration::from_secs(600),
         workers: 1,
         retain_epochs: 16,
         retain_time: Duration::from_secs(10),

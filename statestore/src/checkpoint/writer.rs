@@ -3,9 +3,9 @@
 //! # Rules kept here
 //! 1. What is not published is garbage: no reader sees it, and dropping a writer at any moment harms nothing.
 //! 2. A part that failed spoils the checkpoint: it cannot be published without it.
-//! 3. Before the manifest is put in place, every new file is there with its length; after it, it is read back.
+//! 3. Before the manifest is put in place, every file that it names is there with its length; after it, it is read back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -330,14 +330,22 @@ impl Writer {
         Ok(manifest)
     }
 
-    /// Whether every new file is there with its length, whatever was said when it was written.
+    /// Whether every file is there with its length, whatever was said when it was written, and whatever became of older ones.
     fn check_files(&self, manifest: &Manifest) -> Result<()> {
-        let (folder, blobs) = (place(self.id.to_string())?, self.shared.checkpoints.blobs.as_ref());
-        let found = blobs.list(Some(&folder));
-        let found = found.map_err(|cause| fault::io("list", &blobs.describe(Some(&folder)), cause))?;
-        let lengths: BTreeMap<&str, u64> = found.iter().map(|file| (file.path.as_str(), file.length)).collect();
-        let own = format!("{}/", self.id);
-        for part in manifest.parts().filter(|part| part.path.starts_with(&own)) {
+        let blobs = self.shared.checkpoints.blobs.as_ref();
+        let folders = manifest.parts().filter_map(|part| part.path.split('/').next());
+        let mut lengths: BTreeMap<String, u64> = BTreeMap::new();
+        for folder in folders.collect::<BTreeSet<_>>() {
+            let folder = place(folder.to_string())?;
+            let found = blobs.list(Some(&folder));
+            let found = found.map_err(|cause| fault::io("list", &blobs.describe(Some(&folder)), cause))?;
+            lengths.extend(
+                found
+                    .into_iter()
+                    .map(|file| (file.path.as_str().to_string(), file.length)),
+            );
+        }
+        for part in manifest.parts() {
             let path = place(part.path.clone())?;
             match lengths.get(part.path.as_str()) {
                 Some(length) if *length == part.length => {}

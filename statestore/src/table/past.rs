@@ -108,6 +108,10 @@ impl Past {
         None
     }
 
+    pub(super) fn created(&self, version: u32) -> u64 {
+        self.created[version as usize]
+    }
+
     pub(super) fn is_seen(&self, version: u32, epoch: u64) -> bool {
         self.created[version as usize] <= epoch && epoch < self.ended[version as usize]
     }

@@ -5,6 +5,7 @@
 //! come and go. The slot has the newest version; what it was before is copied aside (`past`) when it changes. A row that
 //! was deleted leaves its slot dead until the last of its past is dropped.
 
+use super::gone::Gone;
 use super::past::{NONE, Past};
 use super::secondary::Secondary;
 use super::{TableSchema, TableStatistics};
@@ -27,6 +28,9 @@ const PINNED_GARBAGE_BYTES_MAX: usize = 256 << 20;
 
 /// Slots that there can be, and versions of the past: a bit of their numbers says which of the two they are.
 const PLACES_MAX: usize = 1 << 31;
+
+/// Bytes of deleted rows' identities that are always kept.
+const GONE_BYTES_MIN: usize = 1 << 20;
 
 /// Slots that [`Shard::run_end`] looks at in one step.
 const RUN_STEP: usize = 64;
@@ -79,6 +83,7 @@ pub(super) struct Shard {
     secondary: Vec<Option<Secondary>>,
     /// Rows that were deleted and have no past: to be freed at the end of the batch, unless they came back.
     unseen: Vec<(u64, u32)>,
+    gone: Gone,
     live_rows: i64,
     /// Epochs below it can no longer be read.
     readable_from: Epoch,
@@ -113,6 +118,7 @@ impl Shard {
             past: Past::new(&schema.columns, !schema.unique),
             secondary: Vec::new(),
             unseen: Vec::new(),
+            gone: Gone::default(),
             live_rows: 0,
             readable_from: Epoch::ZERO,
             history: VecDeque::new(),
@@ -253,6 +259,20 @@ impl Shard {
         at as u32
     }
 
+    /// How often the rows of some slots count at an epoch, all together.
+    pub(super) fn count(&self, slots: Range<u32>, epoch: Epoch) -> u64 {
+        let (mut rows, mut at) = (0, slots.start);
+        while at < slots.end {
+            let run = self.run_end(at..slots.end, epoch);
+            rows += u64::from(run - at);
+            let gap = (run + RUN_STEP as u32).min(slots.end);
+            let seen = (run..gap).filter_map(|slot| self.version_at(slot, epoch));
+            rows += seen.map(|version| version.weight as u64).sum::<u64>();
+            at = gap;
+        }
+        rows
+    }
+
     /// How many times the newest version of a slot counts.
     #[inline]
     fn weight(&self, slot: u32) -> i64 {
@@ -350,7 +370,7 @@ impl Shard {
     }
 
     fn delete(&mut self, batch: &Batch<'_>, rows: &[u32], found: &[u32]) -> Result<()> {
-        let mut aside = (Vec::new(), Vec::new());
+        let (mut aside, mut gone) = ((Vec::new(), Vec::new()), Vec::new());
         for (row, slot) in rows.iter().zip(found) {
             let weight = batch.changes.weights().get(*row as usize);
             let before = if *slot == NO_SLOT { 0 } else { self.live_weight(*slot) };
@@ -363,9 +383,57 @@ impl Shard {
             if self.is_forgotten(*slot) {
                 self.unseen.push((batch.hashes[*row as usize], *slot));
             }
+            if left == 0 && self.gone.is_kept() {
+                gone.push(*row);
+            }
         }
         self.past.keep_values(&self.rows, &aside.0, &aside.1);
-        Ok(())
+        let bytes_max = (self.rows.memory_bytes() / 2).max(GONE_BYTES_MIN);
+        self.gone
+            .keep(batch.epoch, batch.changes, &self.identity, gone, bytes_max)
+    }
+
+    /// Rows that were deleted since a checkpoint.
+    pub(super) fn gone(&self) -> &Gone {
+        &self.gone
+    }
+
+    pub(super) fn gone_mut(&mut self) -> &mut Gone {
+        &mut self.gone
+    }
+
+    /// The versions in some slots that are seen at an epoch and were not there at an earlier one.
+    pub(super) fn changed(&self, slots: Range<u32>, after: Epoch, at: Epoch) -> Vec<Version> {
+        let mut found = Vec::new();
+        for step in slots.clone().step_by(RUN_STEP) {
+            let step = step..(step + RUN_STEP as u32).min(slots.end);
+            let created = &self.created[step.start as usize..step.end as usize];
+            // Most steps have nothing: what is free is beyond every epoch, and few rows change.
+            if created.iter().fold(true, |old, created| old & (*created <= after.0)) {
+                continue;
+            }
+            for slot in step {
+                let version = self.version_at(slot, at);
+                found.extend(version.filter(|version| self.created_at(slot, *version, at) > after.0));
+            }
+        }
+        found
+    }
+
+    /// The epoch that the version of a slot's row was created in that is seen at `at`.
+    fn created_at(&self, slot: u32, version: Version, at: Epoch) -> u64 {
+        let created = self.created[slot as usize];
+        if created <= at.0 {
+            return created;
+        }
+        match version.place.is_past() {
+            true => self.past.created(version.place.number()),
+            // A multiset's version has its values in the slot.
+            false => {
+                let seen = self.past.seen_at(self.previous[slot as usize], at.0);
+                seen.map_or(created, |version| self.past.created(version))
+            }
+        }
     }
 
     fn insert(&mut self, batch: &Batch<'_>, rows: &[u32], found: Vec<u32>) -> Result<()> {
@@ -542,6 +610,12 @@ impl Shard {
         }
     }
 
+    /// There is nothing before an epoch.
+    pub(super) fn begin_at(&mut self, epoch: Epoch) {
+        self.readable_from = self.readable_from.max(epoch);
+        self.history_from = self.history_from.max(epoch);
+    }
+
     pub(super) fn remember(&mut self, epoch: Epoch, changes: Changes) {
         self.history_bytes += changes.memory_bytes();
         self.history.push_back((epoch, changes));
@@ -571,6 +645,7 @@ impl Shard {
             + self.past.memory_bytes()
             + self.index.memory_bytes()
             + secondary
+            + self.gone.memory_bytes()
             + self.history_bytes;
         TableStatistics {
             rows: self.live_rows.max(0) as u64,

@@ -153,6 +153,7 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
         };
         let mut model: BTreeMap<String, (i64, i64)> = BTreeMap::new();
         let mut past: BTreeMap<u64, Vec<(String, i64)>> = BTreeMap::new();
+        let mut copy = Copy::default();
         for epoch in 1..=300u64 {
             let mut net: BTreeMap<(String, i64), i64> = BTreeMap::new();
             for _ in 0..random(8) {
@@ -198,6 +199,15 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             if epoch == 50 {
                 table.create_index(vec![1]);
             }
+            if epoch == 20 {
+                table.keep_deletions(Epoch(epoch));
+                copy.epoch = epoch;
+                copy.begin(unique, &past[&epoch]);
+            } else if epoch > 20 && random(4) == 0 {
+                let to = copy.epoch.max(epoch - random(3));
+                copy.go_on(&table, &retention, to);
+                assert_eq!(copy.contents(unique), past[&to], "the copy at {to}, seen at {epoch}");
+            }
             for back in [epoch, epoch.saturating_sub(4)] {
                 if let Some(expected) = past.get(&back) {
                     let at = format!("epoch {back} seen at {epoch}");
@@ -215,6 +225,78 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             statistics.versions
         );
     }
+}
+
+/// A table that is kept by deltas alone: rows by identity, with their values and multiplicities.
+#[derive(Default)]
+struct Copy {
+    epoch: u64,
+    rows: BTreeMap<(String, i64), (i64, i64)>,
+}
+
+impl Copy {
+    fn begin(&mut self, unique: bool, rows: &[(String, i64)]) {
+        for (key, value) in rows {
+            let identity = (key.clone(), if unique { 0 } else { *value });
+            self.rows.entry(identity).or_insert((*value, 0)).1 += 1;
+        }
+    }
+
+    fn go_on(&mut self, table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) {
+        let delta = table.delta(Epoch(self.epoch), retention.pin(Epoch(epoch)).unwrap());
+        let unique = table.schema().unique;
+        let mut named = std::collections::BTreeSet::new();
+        for rows in delta.expect("deletions are kept") {
+            let (rows, weights) = match rows.unwrap() {
+                DeltaRows::There(changes) => (changes.rows().clone(), Some(changes.weights().clone())),
+                DeltaRows::Gone(rows) => (rows, None),
+            };
+            let keys = rows.column(0).as_string::<i32>();
+            for row in 0..rows.num_rows() {
+                let value = rows
+                    .columns()
+                    .get(1)
+                    .map(|values| values.as_primitive::<Int64Type>().value(row));
+                let identity = (keys.value(row).to_string(), if unique { 0 } else { value.unwrap() });
+                assert!(named.insert(identity.clone()), "{identity:?} is named twice");
+                match &weights {
+                    Some(weights) => self.rows.insert(identity, (value.unwrap(), weights.get(row))),
+                    None => self.rows.remove(&identity),
+                };
+            }
+        }
+        table.drop_deletions(Epoch(epoch));
+        self.epoch = epoch;
+    }
+
+    fn contents(&self, unique: bool) -> Vec<(String, i64)> {
+        let rows = self.rows.iter();
+        let mut rows: Vec<(String, i64)> = rows
+            .flat_map(|((key, _), (value, weight))| {
+                let times = if unique { 1 } else { *weight as usize };
+                std::iter::repeat_n((key.clone(), *value), times)
+            })
+            .collect();
+        rows.sort();
+        rows
+    }
+}
+
+#[test]
+fn deletions_are_given_up_where_they_are_more_than_what_is_left() {
+    let (table, retention) = table(true, 1);
+    let long = "x".repeat(1000);
+    let keys: Vec<String> = (0..3000).map(|key| format!("{key}{long}")).collect();
+    let rows = |weight| -> Vec<(&str, i64, i64)> { keys.iter().map(|key| (key.as_str(), 1, weight)).collect() };
+    table.apply(0, Epoch(1), &batch(&table, &rows(1))).unwrap();
+    table.keep_deletions(Epoch(1));
+    let delta = |to| table.delta(Epoch(1), retention.pin(Epoch(to)).unwrap());
+    table.apply(0, Epoch(2), &batch(&table, &rows(-1)[..10])).unwrap();
+    assert!(delta(2).is_some());
+    table.apply(0, Epoch(3), &batch(&table, &rows(-1)[10..])).unwrap();
+    assert!(delta(3).is_none(), "a megabyte or two of deletions");
+    table.keep_deletions(Epoch(3));
+    assert!(delta(3).is_none(), "those before are gone");
 }
 
 /// All rows, found by an index over the second column.

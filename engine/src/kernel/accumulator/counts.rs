@@ -28,6 +28,18 @@ impl Counts {
         Some(self.0.get_or_insert_with(|| of_rows.to_vec()))
     }
 
+    /// Takes counts of groups as they were, where they are not those of rows.
+    pub(super) fn load(&mut self, groups: &[u32], counts: &[i64], of_rows: &[i64]) {
+        let mut both = groups.iter().zip(counts);
+        let are_of_rows = both.all(|(group, count)| of_rows[*group as usize] == *count);
+        if let Some(own) = self.addable(are_of_rows, of_rows) {
+            groups
+                .iter()
+                .zip(counts)
+                .for_each(|(group, count)| own[*group as usize] = *count);
+        }
+    }
+
     /// Makes room for group slots below `slots`.
     pub(super) fn grow(&mut self, slots: usize) {
         if let Some(counts) = &mut self.0 {

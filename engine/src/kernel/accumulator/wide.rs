@@ -1,6 +1,9 @@
 //! Exact sums by group, wider than any value that goes in.
 
+use super::super::load::unfit;
+use arrow::array::{Array, BinaryArray, Decimal128Array};
 use arrow::datatypes::i256;
+use cenote_statestore::Result;
 use std::collections::BTreeMap;
 
 /// Exact sums in 128 bits; a sum may leave that range on its way through an epoch, as it may come back.
@@ -59,6 +62,43 @@ impl WideSums {
     pub(super) fn all(&self, groups: &[u32]) -> Option<Vec<i128>> {
         let low = || groups.iter().map(|group| self.low[*group as usize]).collect();
         self.carries.is_empty().then(low)
+    }
+
+    /// The sums of groups that are beyond 128 bits, as bytes of two's complement, the highest first; NULL for others.
+    pub(super) fn beyond(&self, groups: &[u32]) -> BinaryArray {
+        let bytes = |group: &u32| {
+            let carry = i128::from(*self.carries.get(group)?);
+            let low = self.low[*group as usize];
+            let sum = i256::from_parts(low as u128, carry + (low >> 127));
+            Some(sum.to_be_bytes())
+        };
+        groups.iter().map(bytes).collect()
+    }
+
+    /// Takes the sums of groups as they were.
+    ///
+    /// # Arguments
+    /// - `beyond`: as [`WideSums::beyond`] gave them, for the groups whose sum is NULL; `None`: there are none.
+    pub(super) fn load(&mut self, groups: &[u32], sums: &Decimal128Array, beyond: Option<&BinaryArray>) -> Result<()> {
+        for (row, (group, sum)) in groups.iter().zip(sums).enumerate() {
+            let low = &mut self.low[*group as usize];
+            if let Some(sum) = sum {
+                *low = sum;
+                continue;
+            }
+            let bytes = beyond
+                .filter(|beyond| beyond.is_valid(row))
+                .map(|beyond| beyond.value(row));
+            let bytes = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+            let (lower, high) = i256::from_be_bytes(bytes.ok_or_else(|| unfit("a sum that is missing"))?).to_parts();
+            *low = lower as i128;
+            let carry = high - (*low >> 127);
+            match i64::try_from(carry) {
+                Ok(carry) if carry != 0 => self.carries.insert(*group, carry),
+                _ => return Err(unfit("a sum that is not beyond what it is said to be beyond")),
+            };
+        }
+        Ok(())
     }
 
     pub(super) fn grow(&mut self, slots: usize) {

@@ -3,9 +3,12 @@
 //! # Not here
 //! Keys (`keys`) and lists (`lists`). The values of a row's key are the key's, kept once for all rows of both sides.
 
+use super::super::changed::ChangedSlots;
+use super::super::not_noted;
 use super::keys::Keys;
 use super::lists::{Head, Lists};
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{Schema, SchemaRef};
 use cenote_statestore::{Changes, Error, Result, RowStore, RowView, hash_rows, room_for};
 use std::sync::Arc;
@@ -25,6 +28,8 @@ pub(super) struct Side {
     /// How many rows of the other side match; empty where nobody asks.
     matches: Vec<i64>,
     counts_matches: bool,
+    /// Rows that have changed, with their keys, where that is noted.
+    changed: Option<ChangedSlots>,
 }
 
 /// How often each row is there: most once, which one bit says.
@@ -102,6 +107,7 @@ impl Side {
             weights: Multiplicities::default(),
             matches: Vec::new(),
             counts_matches,
+            changed: None,
         }
     }
 
@@ -182,13 +188,30 @@ impl Side {
     /// # Errors
     /// A row was taken away that is not there.
     #[inline]
-    pub(super) fn apply(&mut self, head: &mut Head, view: &RowView<'_>, incoming: &Incoming) -> Result<Outcome> {
+    pub(super) fn apply(
+        &mut self,
+        head: &mut Head,
+        key: u32,
+        view: &RowView<'_>,
+        incoming: &Incoming,
+    ) -> Result<Outcome> {
         let equal = |slot: u32| self.rows.equals(slot, view, incoming.row);
         match self.lists.find(*head, incoming.hash, equal) {
-            Some((slot, position)) => self.add_weight(head, slot, position, incoming.weight),
+            Some((slot, position)) => {
+                let outcome = self.add_weight(head, slot, position, incoming.weight)?;
+                match (&mut self.changed, outcome) {
+                    (Some(changed), Outcome::Kept) => changed.mark(slot, key),
+                    (Some(changed), Outcome::Removed) => changed.unmark(slot),
+                    (None, _) => {}
+                }
+                Ok(outcome)
+            }
             None if incoming.weight > 0 => {
                 let slot = self.insert(view, incoming);
                 self.lists.add(head, slot, incoming.hash);
+                if let Some(changed) = &mut self.changed {
+                    changed.mark(slot, key);
+                }
                 Ok(Outcome::Kept)
             }
             None if incoming.weight == 0 => Ok(Outcome::Kept),
@@ -225,6 +248,26 @@ impl Side {
         slot
     }
 
+    /// Notes from here on which rows change.
+    pub(super) fn note_changes(&mut self) {
+        self.changed = Some(ChangedSlots::default());
+    }
+
+    /// Notes rows of a push that were the last of their kind.
+    pub(super) fn note_removed(&mut self, changes: &Changes, removed: Vec<u32>) -> Result<()> {
+        if let Some(changed) = self.changed.as_mut().filter(|_| !removed.is_empty()) {
+            changed.went(take_record_batch(changes.rows(), &UInt32Array::from(removed))?);
+        }
+        Ok(())
+    }
+
+    /// Takes the rows that have changed, with their multiplicities, and those that went.
+    pub(super) fn take_changes(&mut self, schema: &SchemaRef, keys: &Keys) -> Result<(RecordBatch, Vec<RecordBatch>)> {
+        let (marked, gone) = self.changed.as_mut().ok_or_else(not_noted)?.take();
+        let (slots, of): (Vec<u32>, Vec<u32>) = marked.into_iter().unzip();
+        Ok((self.rows_of(schema, keys, &slots, &of)?, gone))
+    }
+
     /// Reads the rows of some keys, in the order of the keys, with their multiplicities behind them.
     pub(super) fn read(&self, schema: &SchemaRef, keys: &Keys, number: usize, wanted: &[u32]) -> Result<RecordBatch> {
         let (mut slots, mut of) = (Vec::new(), Vec::new());
@@ -232,7 +275,13 @@ impl Side {
             self.slots(keys.head(*key, number), &mut slots);
             of.resize(slots.len(), *key);
         }
-        let mut columns = self.gather(&slots, |column| keys.gather(column, &of));
+        self.rows_of(schema, keys, &slots, &of)
+    }
+
+    /// # Arguments
+    /// - `of`: the rows' keys.
+    fn rows_of(&self, schema: &SchemaRef, keys: &Keys, slots: &[u32], of: &[u32]) -> Result<RecordBatch> {
+        let mut columns = self.gather(slots, |column| keys.gather(column, of));
         columns.push(Arc::new(
             slots.iter().map(|slot| self.weight(*slot)).collect::<Int64Array>(),
         ));
@@ -242,7 +291,8 @@ impl Side {
     /// Rows, and bytes that they take without their keys.
     pub(super) fn size(&self) -> (u64, u64) {
         let counts = self.weights.memory_bytes() + self.matches.capacity() * 8;
-        let bytes = self.rows.memory_bytes() + self.lists.memory_bytes() + counts;
+        let changed = self.changed.as_ref().map_or(0, ChangedSlots::memory_bytes);
+        let bytes = self.rows.memory_bytes() + self.lists.memory_bytes() + counts + changed;
         (self.rows.live() as u64, bytes as u64)
     }
 }

@@ -296,7 +296,7 @@ fn churn_through(kind: &DataType, keys: &[usize], seed: u64) {
     let input = input_of(kind);
     let node = aggregate(&input, keys, all_calls(kind));
     let (mut random, mut churn) = (Random::new(seed), Churn::new());
-    let mut drive = Drive::new(AggregateKernel::new(&node, true));
+    let mut drive = Drive::aggregate(&node, true);
     let values = values(kind);
     for _ in 0..25 {
         let made = churn.epoch(&mut random, &mut |random| random_row(random, &values));
@@ -334,7 +334,7 @@ fn distinct_gives_each_row_once_while_it_is_there() {
         let input = input_of(&DataType::Float64);
         let node = aggregate(&input, &[0, 1], vec![]);
         let (mut random, mut churn) = (Random::new(seed), Churn::new());
-        let mut drive = Drive::new(AggregateKernel::new(&node, true));
+        let mut drive = Drive::aggregate(&node, true);
         for _ in 0..40 {
             let made = churn.epoch(&mut random, &mut |random| random_row(random, &[Cell::Null]));
             drive.epoch(&[(0, changes(&input, &made))]).unwrap();
@@ -355,7 +355,7 @@ fn batches_of_one_sign_are_taken_without_a_weight_per_row() {
         ],
     );
     check(
-        AggregateKernel::new(&node, false),
+        Drive::aggregate(&node, false),
         &[("orders", &input)],
         &node.schema,
         "
@@ -383,7 +383,7 @@ fn a_group_is_forgotten_with_its_last_row_and_starts_anew() {
         ],
     );
     let drive = check(
-        AggregateKernel::new(&node, false),
+        Drive::aggregate(&node, false),
         &[("orders", &input)],
         &node.schema,
         "
@@ -408,7 +408,7 @@ fn a_result_that_stays_the_same_gives_no_output() {
     ];
     let node = aggregate(&input, &[0], calls);
     check(
-        AggregateKernel::new(&node, false),
+        Drive::aggregate(&node, false),
         &[("t", &input)],
         &node.schema,
         "
@@ -449,8 +449,8 @@ t(x)                  s = select count(*), count(x), sum(x), min(x) from t
 @4  - 7               @4  - 2 1 7 7
 @4  - NULL            @4  + 0 0 NULL NULL     = 0 0 NULL NULL
 ";
-    check(AggregateKernel::new(&node, true), &[("t", &input)], &node.schema, text);
-    let mut other = Drive::new(AggregateKernel::new(&node, false));
+    check(Drive::aggregate(&node, true), &[("t", &input)], &node.schema, text);
+    let mut other = Drive::aggregate(&node, false);
     assert_eq!(other.epoch(&[]).unwrap(), Bag::new());
     assert_eq!(other.state_rows(1), vec![0]);
 }
@@ -465,7 +465,7 @@ t()                   c = select count(*) from t
 @2  -1                @2  - 3
                       @2  + 2     = 2
 ";
-    check(AggregateKernel::new(&node, true), &[("t", &input)], &node.schema, text);
+    check(Drive::aggregate(&node, true), &[("t", &input)], &node.schema, text);
 }
 
 /// What a kernel with one aggregate gives when values are pushed one by one in one epoch; or the SQLSTATE of the error
@@ -478,7 +478,7 @@ fn outcome(
 ) -> Result<Bag, String> {
     let input = schema(&[("x", kind.clone())]);
     let node = aggregate(&input, &[], vec![call(function, Some(0), output)]);
-    let mut drive = Drive::new(AggregateKernel::new(&node, true));
+    let mut drive = Drive::aggregate(&node, true);
     let pushes: Vec<_> = given
         .iter()
         .map(|(value, weight)| (0, changes(&input, &[(vec![Cell::Number(*value)], *weight)])))
@@ -617,11 +617,11 @@ fn sums_of_doubles_are_exact_and_do_not_depend_on_history() {
         -1e16,
     ];
     let rows: Vec<(Row, i64)> = parts.iter().map(|value| (vec![Cell::float(*value)], 1)).collect();
-    let mut fresh = Drive::new(AggregateKernel::new(&node, true));
+    let mut fresh = Drive::aggregate(&node, true);
     fresh.epoch(&[(0, changes(&input, &rows[3..5]))]).unwrap();
     with_seeds(20, |seed| {
         let mut random = Random::new(seed);
-        let mut drive = Drive::new(AggregateKernel::new(&node, true));
+        let mut drive = Drive::aggregate(&node, true);
         let mut come = rows.clone();
         random.shuffle(&mut come);
         for row in &come {
@@ -648,7 +648,7 @@ fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
     for calls in [vec![], vec![call(Max, Some(2), DataType::Int64)]] {
         let has_values = !calls.is_empty();
         let node = aggregate(&input, &[0], calls);
-        let mut drive = Drive::new(AggregateKernel::new(&node, false));
+        let mut drive = Drive::aggregate(&node, false);
         drive.epoch(&[(0, changes(&input, &[(there.clone(), 1)]))]).unwrap();
         let row = if has_values { &not_there } else { &there };
         let error = drive.epoch(&[(0, changes(&input, &[(row.clone(), -2)]))]).unwrap_err();
@@ -660,7 +660,7 @@ fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
 fn a_change_of_no_weight_changes_nothing() {
     let input = input_of(&DataType::Int64);
     let node = aggregate(&input, &[0], all_calls(&DataType::Int64));
-    let mut drive = Drive::new(AggregateKernel::new(&node, false));
+    let mut drive = Drive::aggregate(&node, false);
     let row = vec![Cell::text("a"), Cell::Null, Cell::Number(1), Cell::Number(1)];
     assert_eq!(drive.epoch(&[(0, changes(&input, &[(row, 0)]))]).unwrap(), Bag::new());
     assert_eq!(bag(&drive.kernel.read(0, None).unwrap()), Bag::new());

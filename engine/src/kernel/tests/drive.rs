@@ -1,21 +1,54 @@
 //! Drives a kernel epoch by epoch, as the dataflow does, and holds it to the rules of every kernel.
+//!
+//! Beside it goes a second one, which is made anew after every epoch of what the first one's state tables say: it must give and hold
+//! the same ever after. Copies of the state tables are kept by what has changed alone.
 
-use crate::kernel::Kernel;
-use crate::rows::{Bag, add, add_changes, bag, rows};
+use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel, state_identity};
+use crate::plan::{Aggregate, Join, Node, TopN};
+use crate::rows::{Bag, Row, add, add_changes, bag, rows};
 use arrow::array::ArrayRef;
-use cenote_statestore::{Changes, Epoch, Result};
+use cenote_statestore::{Changes, Epoch, Result, TableSchema};
 
 pub(super) struct Drive<K> {
     pub(super) kernel: K,
+    again: Option<K>,
+    make: Box<dyn Fn() -> K>,
+    tables: Vec<TableSchema>,
+    copies: Vec<Vec<Row>>,
     /// All output so far, added up.
     pub(super) contents: Bag,
     pub(super) epoch: u64,
 }
 
+impl Drive<AggregateKernel> {
+    pub(super) fn aggregate(node: &Aggregate, gives_empty_row: bool) -> Drive<AggregateKernel> {
+        let (tables, node) = (Node::Aggregate(node.clone()).state_tables(), node.clone());
+        Drive::new(tables, move || AggregateKernel::new(&node, gives_empty_row))
+    }
+}
+
+impl Drive<JoinKernel> {
+    pub(super) fn join(node: &Join) -> Drive<JoinKernel> {
+        let (tables, node) = (Node::Join(node.clone()).state_tables(), node.clone());
+        Drive::new(tables, move || JoinKernel::new(&node))
+    }
+}
+
+impl Drive<TopNKernel> {
+    pub(super) fn top_n(node: &TopN) -> Drive<TopNKernel> {
+        let (tables, node) = (Node::TopN(node.clone()).state_tables(), node.clone());
+        Drive::new(tables, move || TopNKernel::new(&node).unwrap())
+    }
+}
+
 impl<K: Kernel> Drive<K> {
-    pub(super) fn new(kernel: K) -> Drive<K> {
+    fn new(tables: Vec<TableSchema>, make: impl Fn() -> K + 'static) -> Drive<K> {
         Drive {
-            kernel,
+            kernel: make(),
+            again: None,
+            make: Box::new(make),
+            copies: vec![Vec::new(); tables.len()],
+            tables,
             contents: Bag::new(),
             epoch: 0,
         }
@@ -58,7 +91,81 @@ impl<K: Kernel> Drive<K> {
             );
         }
         plus.extend(minus);
+        if let Some(again) = self.again.take() {
+            self.compare(again, pushes, &output);
+        }
+        self.again = Some(self.made_anew());
+        // Some changes are taken with those of the next epochs.
+        if self.epoch % 3 != 2 {
+            self.copy_changes();
+        }
         Ok(plus)
+    }
+
+    fn copy_changes(&mut self) {
+        for (number, table) in self.tables.iter().enumerate() {
+            let identity = state_identity(table);
+            let of = |row: &Row| -> Row { identity.iter().map(|column| row[*column].clone()).collect() };
+            let copy = &mut self.copies[number];
+            if self.epoch == 1 {
+                self.kernel.note_changes(number);
+                *copy = self.kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
+                continue;
+            }
+            let changes = self.kernel.take_changes(number).unwrap();
+            let there: Vec<Row> = changes.there.iter().flat_map(rows).collect();
+            let gone: Vec<Row> = changes.gone.iter().flat_map(rows).collect();
+            let mut named: Vec<Row> = there.iter().map(of).chain(gone).collect();
+            copy.retain(|row| !named.contains(&of(row)));
+            copy.extend(there);
+            let count = named.len();
+            named.sort();
+            named.dedup();
+            assert_eq!(named.len(), count, "changes of table {number} name a row twice");
+            let mut held: Vec<Row> = self.kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
+            held.sort();
+            copy.sort();
+            assert_eq!(*copy, held, "table {number} by its changes, after epoch {}", self.epoch);
+        }
+    }
+
+    fn compare(&self, mut again: K, pushes: &[(usize, Changes)], output: &[Changes]) {
+        let mut given = Vec::new();
+        for (input, changes) in pushes {
+            again.push(*input, changes, &mut given).unwrap();
+        }
+        again.finish(Epoch(self.epoch), &mut given).unwrap();
+        let sum = |output: &[Changes]| {
+            let mut sum = Bag::new();
+            output.iter().for_each(|changes| add_changes(&mut sum, changes));
+            sum
+        };
+        assert_eq!(sum(&given), sum(output), "epoch {} after a new start", self.epoch);
+        for table in 0..self.tables.len() {
+            let (there, wanted) = (again.read(table, None).unwrap(), self.state(table, None));
+            assert_eq!(
+                bag(&there),
+                wanted,
+                "table {table} after a new start before epoch {}",
+                self.epoch
+            );
+            assert_eq!(again.size(table).0, self.kernel.size(table).0);
+        }
+    }
+
+    /// A kernel that has been given the state of this one, a few rows at a time.
+    fn made_anew(&self) -> K {
+        let mut again = (self.make)();
+        for table in 0..self.tables.len() {
+            for rows in self.kernel.read(table, None).unwrap() {
+                again.load(table, &rows.slice(0, 0)).unwrap();
+                for from in (0..rows.num_rows()).step_by(3) {
+                    let few = rows.slice(from, 3.min(rows.num_rows() - from));
+                    again.load(table, &few).unwrap();
+                }
+            }
+        }
+        again
     }
 
     /// A state table, all of it or the rows of some keys.

@@ -145,7 +145,7 @@ fn pushes(random: &mut Random, node: &Join, given: [Vec<(Row, i64)>; 2]) -> Vec<
 fn churn_through(node: &Join, seed: u64) {
     let mut random = Random::new(seed);
     let mut sides = [Churn::new(), Churn::new()];
-    let mut drive = Drive::new(JoinKernel::new(node));
+    let mut drive = Drive::join(node);
     for _ in 0..25 {
         let made = [0, 1].map(|side: usize| match random.one_in(4) {
             true => Vec::new(),
@@ -194,7 +194,7 @@ fn keys_may_stand_at_different_places_on_both_sides() {
             ));
             node.right_schema = right;
             let (mut random, mut sides) = (Random::new(seed), [Churn::new(), Churn::new()]);
-            let mut drive = Drive::new(JoinKernel::new(&node));
+            let mut drive = Drive::join(&node);
             for _ in 0..25 {
                 let left = sides[0].epoch(&mut random, &mut random_row);
                 let right = sides[1].epoch(&mut random, &mut |random| {
@@ -229,7 +229,7 @@ fn narrow(kind: JoinKind) -> (Join, SchemaRef, SchemaRef) {
 fn left_join_gives_a_padded_row_when_the_last_match_is_deleted() {
     let (node, left, right) = narrow(JoinKind::Left);
     check(
-        JoinKernel::new(&node),
+        Drive::join(&node),
         &[("a", &left), ("b", &right)],
         &node.schema,
         "
@@ -251,7 +251,7 @@ a(k, x) b(k, y)           j = select * from a left join b using (k)
 fn full_join_pads_both_sides_and_null_keys_match_nothing() {
     let (node, left, right) = narrow(JoinKind::Full);
     let drive = check(
-        JoinKernel::new(&node),
+        Drive::join(&node),
         &[("a", &left), ("b", &right)],
         &node.schema,
         "
@@ -294,12 +294,7 @@ a(k, x) b(k, y)           j
                 .replace("@2  b +  1 q", "@2  b +  1 q              @2  -3 1 p     = NULL p")
                 .replace("@5  b -  1 r", "@5  b -  1 r              @5  +3 1 p"),
         };
-        check(
-            JoinKernel::new(&node),
-            &[("a", &left), ("b", &right)],
-            &node.schema,
-            &text,
-        );
+        check(Drive::join(&node), &[("a", &left), ("b", &right)], &node.schema, &text);
     }
 }
 
@@ -313,7 +308,7 @@ fn a_key_with_more_pairs_than_are_gathered_at_once_is_joined_whole() {
                 .collect()
         };
         let (left, right) = (many(0), many(3));
-        let mut drive = Drive::new(JoinKernel::new(&node));
+        let mut drive = Drive::join(&node);
         drive.epoch(&[(0, changes(&node.left_schema, &left))]).unwrap();
         drive.epoch(&[(1, changes(&node.right_schema, &right))]).unwrap();
         let (left, right): (Bag, Bag) = (left.into_iter().collect(), right.into_iter().collect());
@@ -339,7 +334,7 @@ a() b()                   j = select from a cross join b
 @2  a -1                  @2  -3
 @3  b -3                  @3  -3     =
 ";
-    let drive = check(JoinKernel::new(&node), &[("a", &none), ("b", &none)], &none, text);
+    let drive = check(Drive::join(&node), &[("a", &none), ("b", &none)], &none, text);
     assert_eq!(drive.state_rows(2), vec![1, 0]);
 }
 
@@ -352,7 +347,7 @@ fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
     };
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
     let many = |count: i128, weight: i64| -> Vec<(Row, i64)> { (0..count).map(|value| (row(value), weight)).collect() };
-    let mut kernel = JoinKernel::new(&node);
+    let mut kernel = Drive::join(&node);
     let mut output = Vec::new();
     kernel
         .push(0, &changes(&node.left_schema, &many(1_000, 1)), &mut output)
@@ -384,7 +379,7 @@ fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
 fn insertions_are_given_early_where_an_outer_join_takes_rows_back() {
     let node = join(JoinKind::Left, 1, false, false);
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
-    let mut kernel = JoinKernel::new(&node);
+    let mut kernel = Drive::join(&node);
     let mut output = Vec::new();
     let left: Vec<(Row, i64)> = (0..1_000).map(|value| (row(value), 1)).collect();
     let right: Vec<(Row, i64)> = (0..600).map(|value| (row(value), 1)).collect();
@@ -414,7 +409,7 @@ fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
     let node = join(JoinKind::Inner, 1, false, false);
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
     for (there, gone) in [((row(1), 1), (row(2), -1)), ((row(1), 1), (row(1), -2))] {
-        let mut drive = Drive::new(JoinKernel::new(&node));
+        let mut drive = Drive::join(&node);
         drive.epoch(&[(1, changes(&node.right_schema, &[there]))]).unwrap();
         let error = drive.epoch(&[(1, changes(&node.right_schema, &[gone]))]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Bug);
@@ -442,7 +437,7 @@ fn pairs_that_the_condition_fails_on_do_not_match_and_are_told_of() {
         ..join(JoinKind::Inner, 1, false, false)
     };
     let row = vec![Cell::text("a"), Cell::Null, Cell::Null];
-    let mut kernel = JoinKernel::new(&node);
+    let mut kernel = Drive::join(&node);
     let mut output = Vec::new();
     let steps = [
         (0, 2, None),

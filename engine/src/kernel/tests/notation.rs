@@ -36,9 +36,13 @@ struct Step {
 }
 
 /// Runs a kernel on the left side of a text and compares with its right side, every row a push of its own.
-pub(super) fn check<K: Kernel>(kernel: K, inputs: &[(&str, &SchemaRef)], output: &SchemaRef, text: &str) -> Drive<K> {
+pub(super) fn check<K: Kernel>(
+    mut drive: Drive<K>,
+    inputs: &[(&str, &SchemaRef)],
+    output: &SchemaRef,
+    text: &str,
+) -> Drive<K> {
     let steps = parse(inputs, output, text);
-    let mut drive = Drive::new(kernel);
     for epoch in 1..=*steps.keys().last().expect("a line") {
         let none = Step::default();
         let step = steps.get(&epoch).unwrap_or(&none);

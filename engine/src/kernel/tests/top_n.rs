@@ -142,7 +142,7 @@ fn first_rows_agree_with_sorting_everything() {
     with_seeds(300, |seed| {
         let (mut random, mut churn) = (Random::new(seed), Churn::new());
         let node = top_n(random_shape(&mut random));
-        let mut drive = Drive::new(TopNKernel::new(&node).unwrap());
+        let mut drive = Drive::top_n(&node);
         for _ in 0..25 {
             let made = churn.epoch(&mut random, &mut random_row);
             let pushes: Vec<_> = cut(&mut random, &node.input_schema, made)
@@ -179,7 +179,7 @@ fn small(offset: u64, limit: Option<u64>, row_number: bool, order: SortOptions) 
 fn the_next_row_follows_when_one_of_the_first_is_deleted() {
     let node = small(0, Some(2), false, options(true, false));
     check(
-        TopNKernel::new(&node).unwrap(),
+        Drive::top_n(&node),
         &[("t", &node.input_schema)],
         &node.schema,
         "
@@ -205,7 +205,7 @@ t(p, x)               top = the 2 greatest x of each p, NULLs last
 fn equal_rows_count_as_often_as_they_are_there() {
     let node = small(1, Some(3), true, options(false, true));
     check(
-        TopNKernel::new(&node).unwrap(),
+        Drive::top_n(&node),
         &[("t", &node.input_schema)],
         &node.schema,
         "
@@ -225,7 +225,7 @@ t(p, x)               top = positions 2 to 4 by x of each p
 fn offset_and_limit_may_be_as_large_as_their_type() {
     for (offset, limit) in [(1, u64::MAX), (1, i64::MAX as u64), (u64::MAX, u64::MAX), (u64::MAX, 1)] {
         let node = small(offset, Some(limit), false, options(false, false));
-        let mut drive = Drive::new(TopNKernel::new(&node).unwrap());
+        let mut drive = Drive::top_n(&node);
         let row = vec![Cell::text("a"), Cell::Number(1)];
         drive
             .epoch(&[(0, changes(&node.input_schema, &[(row.clone(), 3)]))])
@@ -240,7 +240,7 @@ fn taking_away_what_is_not_there_is_a_fault_and_not_a_silence() {
     let node = small(0, Some(2), false, options(true, false));
     let row = vec![Cell::text("a"), Cell::Number(1)];
     for weight in [-1, -2] {
-        let mut drive = Drive::new(TopNKernel::new(&node).unwrap());
+        let mut drive = Drive::top_n(&node);
         if weight == -2 {
             drive
                 .epoch(&[(0, changes(&node.input_schema, &[(row.clone(), 1)]))])

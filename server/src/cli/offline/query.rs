@@ -88,6 +88,8 @@ fn config() -> DatabaseConfig {
     DatabaseConfig {
         checkpoint_dir: None,
         checkpoint_retain: 1,
+        allow_older_checkpoint: false,
+        checkpoint_timeout: Duration::from_secs(600),
         data_dir: None,
         workers: settings::cores(),
         retain_epochs: 1,

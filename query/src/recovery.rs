@@ -1,0 +1,373 @@
+//! Start from a checkpoint: what there was at its epoch, then the log's later commits, one epoch after the other as they were.
+//!
+//! # Rules kept here
+//! 1. The newest checkpoint counts. Where it is damaged nothing starts, unless an older one was asked for.
+//! 2. A view goes on from its state if that is the state of its plan, and if every view that it reads goes on from its own; else it
+//!    is made anew of its inputs.
+//! 3. An epoch of the log is an epoch again, with its number and its changes. Only what a source without a table passed on is in no
+//!    log: it is read again from the checkpoint's offsets, and its records are left out.
+//!
+//! # Not here
+//! Writing checkpoints (`checkpoints`); a start from the log alone (`database::open`).
+
+use crate::catalog::{
+    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, Object, PlainView, STATE_SCHEMA, Table, ViewDefinition,
+};
+use crate::checkpoints::{Checkpointer, Lineage, NextRecord, SECTION_CATALOG, SECTION_LOG, SECTION_PLANS};
+use crate::database::{Database, new_table};
+use arrow::datatypes::Schema;
+use cenote_engine::plan::{CollectionId, ViewPlan};
+use cenote_engine::{Logged, RecoveredTables, ViewState};
+use cenote_statestore::checkpoint::{Checkpoint, Depth, KeyGroups, TableEntry};
+use cenote_statestore::wal::Replay;
+use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Commits of the log that are under way at once.
+const UNDER_WAY_MAX: usize = 1024;
+
+/// The checkpoint that a database starts from.
+pub(crate) struct StartPoint {
+    checkpoint: Checkpoint,
+    definitions: Vec<DdlRecord>,
+    plans: BTreeMap<String, Vec<String>>,
+    last: u64,
+    /// Views whose state is theirs.
+    restored: BTreeSet<CollectionId>,
+}
+
+impl StartPoint {
+    /// The checkpoint to start from; `None`: the log has everything from its beginning.
+    ///
+    /// # Arguments
+    /// - `first_record`: the first record that the log still has.
+    /// - `may_be_older`: whether a damaged checkpoint is passed over.
+    ///
+    /// # Errors
+    /// `Corrupt` CKPT-0103: the newest checkpoint is damaged, or there is none and the log does not begin with the first record.
+    pub(crate) fn find(
+        checkpointer: &Checkpointer,
+        first_record: u64,
+        may_be_older: bool,
+    ) -> Result<Option<StartPoint>> {
+        let Some(store) = checkpointer.existing()? else {
+            return match first_record {
+                ..=1 => Ok(None),
+                _ => Err(no_start(first_record, "there is none")),
+            };
+        };
+        let newest = store.checkpoints().newest_whole(Depth::Checksums)?;
+        if let Some((id, error)) = newest.damaged.first() {
+            let whole = newest.whole.as_ref().map(|whole| whole.manifest().id());
+            match may_be_older && (whole.is_some() || first_record <= 1) {
+                true => tracing::warn!("checkpoint {id} is passed over: {}", error.render()),
+                false => return Err(damaged(id.as_str(), error, whole.map(|id| id.to_string()))),
+            }
+        }
+        let start = newest.whole.map(StartPoint::of).transpose()?.flatten();
+        match start {
+            Some((start, next)) if next.record >= first_record => {
+                checkpointer.started_from(next.record);
+                Ok(Some(start))
+            }
+            _ if first_record <= 1 => Ok(None),
+            Some(_) => Err(no_start(first_record, "the newest one is older")),
+            None => Err(no_start(first_record, "there is none to start from")),
+        }
+    }
+
+    /// `None`: it was written by a version that did not start from checkpoints.
+    fn of(checkpoint: Checkpoint) -> Result<Option<(StartPoint, NextRecord)>> {
+        let sections = &checkpoint.manifest().sections;
+        let (Some(log), Some(catalog)) = (sections.get(SECTION_LOG), sections.get(SECTION_CATALOG)) else {
+            return Ok(None);
+        };
+        let next: NextRecord = section(&checkpoint, SECTION_LOG, log)?;
+        let plans = sections.get(SECTION_PLANS);
+        let start = StartPoint {
+            definitions: section(&checkpoint, SECTION_CATALOG, catalog)?,
+            plans: plans.map_or(Ok(BTreeMap::new()), |plans| section(&checkpoint, SECTION_PLANS, plans))?,
+            last: next.last_collection,
+            restored: BTreeSet::new(),
+            checkpoint: checkpoint.clone(),
+        };
+        Ok(Some((start, next)))
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.checkpoint.manifest().epoch)
+    }
+
+    /// What there was.
+    pub(crate) fn take_definitions(&mut self) -> Vec<DdlRecord> {
+        std::mem::take(&mut self.definitions)
+    }
+
+    /// The last number of a collection that was given away.
+    pub(crate) fn last_collection(&self) -> u64 {
+        self.last
+    }
+
+    /// What the next checkpoint can be an addition to, once tables and views are there.
+    pub(crate) fn lineage(&self, database: &Database) -> Lineage {
+        let manifest = self.checkpoint.manifest().clone();
+        Lineage::of_start(manifest, &database.catalog(), database.errors(), &self.restored)
+    }
+
+    /// Fills the tables.
+    pub(crate) fn fill<'a>(
+        &self,
+        definitions: impl Iterator<Item = &'a Arc<Table>>,
+        tables: &mut RecoveredTables<'_>,
+    ) -> Result<()> {
+        self.fill_one(ERRORS, CATALOG_SCHEMA, "errors", tables)?;
+        for table in definitions {
+            if table.versioned.is_some() {
+                let (id, name) = (table.definition.id, &table.definition.name);
+                self.fill_one(id, crate::catalog::PUBLIC, name, tables)?;
+            }
+            if let (Some(id), Some(offsets)) = (table.definition.offsets, &table.offsets) {
+                self.fill_one(id, STATE_SCHEMA, &offsets.schema().name, tables)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_one(&self, id: CollectionId, schema: &str, name: &str, tables: &mut RecoveredTables<'_>) -> Result<()> {
+        let entry = self
+            .entry(schema, name)
+            .ok_or_else(|| self.lacks(&format!("table \"{name}\"")))?;
+        let rows = self.checkpoint.read_table(&entry.readable_name(), KeyGroups::ALL)?;
+        tables.fill(id, self.epoch(), rows)
+    }
+
+    fn entry(&self, schema: &str, name: &str) -> Option<&TableEntry> {
+        let mut tables = self.checkpoint.manifest().tables.iter();
+        tables.find(|table| table.schema == schema && table.name == name)
+    }
+
+    fn lacks(&self, what: &str) -> Error {
+        let message = format!("checkpoint {} has no {what}", self.checkpoint.manifest().id());
+        Error::new(ErrorKind::Corrupt, "CKPT-0104", message)
+    }
+
+    /// The state that a view goes on from, if it is the plan's.
+    ///
+    /// # Arguments
+    /// - `reads`: the materialized views that it reads.
+    pub(crate) fn state_of(
+        &mut self,
+        definition: &ViewDefinition,
+        plan: &ViewPlan,
+        reads: impl Iterator<Item = CollectionId>,
+    ) -> Option<ViewState> {
+        let mut reads = reads.filter(|id| !self.restored.contains(id));
+        if reads.next().is_some() || self.plans.get(&definition.name) != Some(&plan.outline()) {
+            return None;
+        }
+        let name = |schema: &str, table: &TableSchema| {
+            let entry = self.entry(schema, &table.name)?;
+            let same = entry.view.as_deref() == Some(&definition.name)
+                && types_of(&entry.table_schema()) == types_of(&table.columns);
+            same.then(|| entry.readable_name())
+        };
+        let mut tables = BTreeMap::new();
+        for (node, operator) in plan.nodes.iter().enumerate() {
+            for (number, table) in operator.state_tables().iter().enumerate() {
+                tables.insert((node, number), name(STATE_SCHEMA, table)?);
+            }
+        }
+        let errors = match plan.errors_table() {
+            Some(table) => Some(name(STATE_SCHEMA, &table)?),
+            None => None,
+        };
+        let state = ViewState {
+            contents: name(crate::catalog::PUBLIC, &plan.table)?,
+            checkpoint: self.checkpoint.clone(),
+            tables,
+            errors,
+        };
+        self.restored.insert(definition.id);
+        Some(state)
+    }
+}
+
+fn types_of(schema: &Schema) -> Vec<arrow::datatypes::DataType> {
+    schema.fields().iter().map(|field| field.data_type().clone()).collect()
+}
+
+fn section<T: serde::de::DeserializeOwned>(checkpoint: &Checkpoint, name: &str, value: &Value) -> Result<T> {
+    T::deserialize(value).map_err(|error| {
+        let id = checkpoint.manifest().id();
+        let message = format!("cannot start from checkpoint {id}: its section \"{name}\" is not understood: {error}");
+        Error::new(ErrorKind::Corrupt, "CKPT-0104", message)
+    })
+}
+
+fn damaged(id: &str, error: &Error, older: Option<String>) -> Error {
+    let message = format!("cannot start: checkpoint {id}, the newest one, is damaged");
+    let told = Error::new(ErrorKind::Corrupt, "CKPT-0103", message).fact("cause", error.message());
+    match older {
+        Some(older) => told.attempt(format!(
+            "start with --allow-older-checkpoint: it goes on from checkpoint {older} and the log"
+        )),
+        None => {
+            told.attempt("start with --allow-older-checkpoint, if the log is whole; or restore the folder from a copy")
+        }
+    }
+}
+
+fn no_start(first_record: u64, why: &str) -> Error {
+    let message = format!(
+        "cannot start: the log begins with record {first_record}, and what was before is in a checkpoint, but {why}"
+    );
+    Error::new(ErrorKind::Corrupt, "CKPT-0103", message).attempt("give the folder of checkpoints with --checkpoint-url")
+}
+
+impl Database {
+    /// Starts a view that was there at the epoch that the engine starts at.
+    pub(crate) async fn attach_view(
+        self: &Arc<Self>,
+        definition: ViewDefinition,
+        start: &mut StartPoint,
+    ) -> Result<Arc<crate::catalog::MaterializedView>> {
+        let plan = match self.checked_view_plan(&definition).await {
+            Ok(plan) => plan,
+            Err(failed) => return self.failed_view(definition, failed),
+        };
+        let catalog = self.catalog();
+        let reads = plan
+            .reads()
+            .filter(|id| matches!(catalog.by_id(*id), Some(Object::MaterializedView(_))));
+        let reads: Vec<CollectionId> = reads.collect();
+        let state = start.state_of(&definition, &plan, reads.into_iter());
+        if state.is_none() {
+            let name = &definition.name;
+            tracing::warn!("materialized view {name} is made anew: the checkpoint has no state of such a view");
+        }
+        let (new, prepared) = self.prepare_view(definition, plan, state, self.view_settings())?;
+        self.engine().attach(new).await?;
+        Ok(self.started_view(prepared, start.epoch(), start.epoch()))
+    }
+
+    /// Makes the commits of the log again that are later than the checkpoint.
+    pub(crate) async fn make_again(self: &Arc<Self>, log: Replay, after: Epoch) -> Result<()> {
+        let mut under_way = std::collections::VecDeque::new();
+        let mut passing = self.passing_offsets();
+        for record in log {
+            let record = record?;
+            if record.epoch <= after {
+                continue;
+            }
+            let epoch = record.epoch;
+            let mut logged = Logged::new(record, passing.clone());
+            let started = match logged.ddl()? {
+                Some(text) => self.redo(&text, &mut logged).await?,
+                None => None,
+            };
+            let is_ddl = logged.ddl()?.is_some();
+            under_way.push_back(self.engine().again(logged).await?);
+            if let Some(prepared) = started {
+                let view = self.started_view(prepared, epoch, epoch.previous());
+                self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
+            }
+            if is_ddl {
+                passing = self.passing_offsets();
+            }
+            if under_way.len() >= UNDER_WAY_MAX
+                && let Some(oldest) = under_way.pop_front()
+            {
+                done(oldest).await?;
+            }
+        }
+        for one in under_way {
+            done(one).await?;
+        }
+        Ok(())
+    }
+
+    /// The offsets of sources whose rows are in no log.
+    fn passing_offsets(&self) -> Arc<BTreeSet<CollectionId>> {
+        let catalog = self.catalog();
+        let passing = catalog.objects().filter_map(|object| match object {
+            Object::Table(table) if table.versioned.is_none() => table.definition.offsets,
+            _ => None,
+        });
+        Arc::new(passing.collect())
+    }
+
+    /// Makes a change of the catalog again.
+    ///
+    /// # Returns
+    /// The view that the record starts.
+    async fn redo(self: &Arc<Self>, text: &str, logged: &mut Logged) -> Result<Option<crate::ddl::PreparedView>> {
+        match crate::ddl::decode(text.as_bytes())? {
+            DdlRecord::CreateTable(definition) => {
+                let transient = self.config().transient_tables;
+                let table = Arc::new(new_table(definition, self.engine().retention(), transient)?);
+                logged.create_tables = table.collections();
+                self.change_catalog(|catalog| {
+                    table.definition.offsets.into_iter().for_each(|id| catalog.reserve(id));
+                    catalog.insert(Object::Table(table));
+                });
+            }
+            DdlRecord::CreateView(definition) => {
+                self.change_catalog(|catalog| catalog.reserve(definition.id));
+                if !definition.materialized {
+                    self.insert_plain_view(definition).await;
+                    return Ok(None);
+                }
+                match self.checked_view_plan(&definition).await {
+                    Ok(plan) => {
+                        let (new, prepared) = self.prepare_view(definition, plan, None, self.view_settings())?;
+                        logged.create_view = Some(new);
+                        return Ok(Some(prepared));
+                    }
+                    Err(failed) => {
+                        let view = self.failed_view(definition, failed)?;
+                        self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
+                    }
+                }
+            }
+            DdlRecord::ReplaceView { old, new } => {
+                self.change_catalog(|catalog| catalog.remove(&[old]));
+                self.insert_plain_view(new).await;
+            }
+            DdlRecord::CreateIndex(definition) => {
+                self.change_catalog(|catalog| crate::ddl::insert(catalog, definition));
+            }
+            DdlRecord::DropIndexes(names) => self.change_catalog(|catalog| {
+                let dropped = names.iter().filter_map(|name| catalog.remove_index(name));
+                dropped.for_each(|index| crate::ddl::forget(&index));
+            }),
+            DdlRecord::Drop(ids) => {
+                self.change_catalog(|catalog| catalog.remove(&ids));
+                logged.drops = ids;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A plain view; one that cannot be planned any more tells whoever reads it.
+    pub(crate) async fn insert_plain_view(self: &Arc<Self>, definition: ViewDefinition) {
+        let columns = self.columns_of_view(&definition).await.unwrap_or_else(|error| {
+            tracing::warn!("view {}: {}", definition.name, error.message());
+            Arc::new(Schema::empty())
+        });
+        let view = Arc::new(PlainView { definition, columns });
+        self.change_catalog(|catalog| catalog.insert(Object::View(view)));
+    }
+
+    pub(crate) fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = (*self.catalog()).clone();
+        change(&mut catalog);
+        self.set_catalog(catalog);
+    }
+}
+
+async fn done(waiting: tokio::sync::oneshot::Receiver<Result<()>>) -> Result<()> {
+    let stopped = |_| Error::bug("the engine stopped while the log was read");
+    waiting.await.map_err(stopped)?
+}

@@ -1,0 +1,163 @@
+//! What has changed of a table between two epochs, as rows by identity: those that are there, new or changed, and those that went.
+//!
+//! # Not here
+//! The changes of each epoch, one after the other ([`VersionedTable::changes`]).
+
+use super::VersionedTable;
+use crate::{Changes, Epoch, KeyIndex, Pin, Result, RowStore, Weights, hash_rows};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::{concat_batches, filter_record_batch};
+use std::sync::Arc;
+
+/// Slots looked at under one hold of a shard's lock.
+const SLOTS_PER_HOLD: u32 = 64 * 1024;
+
+/// The rows of a table that changed after an epoch, as they are at a later one.
+#[derive(Debug)]
+pub struct Delta {
+    table: Arc<VersionedTable>,
+    after: Epoch,
+    pin: Pin,
+    shard: usize,
+    slot: u32,
+}
+
+/// A piece of a [`Delta`].
+#[derive(Clone, Debug)]
+pub enum DeltaRows {
+    /// Rows that are new or have changed, with their multiplicities.
+    There(Changes),
+    /// Identities of rows that are not there any more; some were not there before either.
+    Gone(RecordBatch),
+}
+
+impl VersionedTable {
+    /// Keeps, from now on, what [`VersionedTable::delta`] needs of deletions after an epoch.
+    ///
+    /// # Arguments
+    /// - `epoch`: nothing of a later one has been applied yet.
+    pub fn keep_deletions(&self, epoch: Epoch) {
+        for shard in &self.shards {
+            shard.write().gone_mut().keep_from(epoch);
+        }
+    }
+
+    /// Drops what is kept of deletions up to an epoch: nobody will ask for what changed before it.
+    pub fn drop_deletions(&self, epoch: Epoch) {
+        for shard in &self.shards {
+            shard.write().gone_mut().drop_through(epoch);
+        }
+    }
+
+    /// How many rows there are at an epoch, with their multiplicities.
+    ///
+    /// # Errors
+    /// `Expired`: the table no longer holds that epoch.
+    pub fn count(&self, pin: &Pin) -> Result<u64> {
+        let mut rows = 0;
+        for shard in &self.shards {
+            let mut slot = 0;
+            loop {
+                let shard = shard.read();
+                shard.check(pin.epoch())?;
+                let end = shard.slots().min(slot + SLOTS_PER_HOLD);
+                rows += shard.count(slot..end, pin.epoch());
+                slot = end;
+                if end == shard.slots() {
+                    break;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What changed in `(after, pin]`.
+    ///
+    /// # Returns
+    /// `None`: it is not known which rows were deleted.
+    pub fn delta(self: &Arc<Self>, after: Epoch, pin: Pin) -> Option<Delta> {
+        let known = |shard: &parking_lot::RwLock<super::Shard>| shard.read().gone().between(after, after).is_some();
+        self.shards.iter().all(known).then(|| Delta {
+            table: self.clone(),
+            after,
+            pin,
+            shard: 0,
+            slot: 0,
+        })
+    }
+}
+
+impl Delta {
+    /// The next rows: at most one per slot looked at.
+    ///
+    /// # Errors
+    /// `Expired`: the reader was so slow that what it needs was dropped.
+    fn next_rows(&mut self) -> Result<Option<DeltaRows>> {
+        let table = self.table.clone();
+        let all: Vec<usize> = (0..table.schema.columns.fields().len()).collect();
+        while self.shard < table.shards.len() {
+            let shard = table.shards[self.shard].read();
+            shard.check(self.pin.epoch())?;
+            let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
+            let found = shard.changed(self.slot..end, self.after, self.pin.epoch());
+            self.slot = end;
+            let (places, weights): (Vec<_>, Vec<_>) = found.iter().map(|found| (found.place, found.weight)).unzip();
+            if !places.is_empty() {
+                let columns = shard.gather(&all, &places)?;
+                let rows = Changes::batch(table.schema.columns.clone(), columns, places.len())?;
+                return Ok(Some(DeltaRows::There(Changes::new(rows, Weights::Each(weights)))));
+            }
+            if end < shard.slots() {
+                continue;
+            }
+            let gone = shard.gone().between(self.after, self.pin.epoch());
+            let gone = gone.ok_or_else(|| crate::retention::expired(self.after, self.pin.epoch()))?;
+            drop(shard);
+            let gone = self.gone_of(self.shard, gone)?;
+            (self.shard, self.slot) = (self.shard + 1, 0);
+            if gone.num_rows() > 0 {
+                return Ok(Some(DeltaRows::Gone(gone)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Identities that were deleted from a shard and are not there at the later epoch, each once.
+    fn gone_of(&self, number: usize, gone: Vec<RecordBatch>) -> Result<RecordBatch> {
+        let identity = self.table.schema.identity();
+        let schema = Arc::new(self.table.schema.columns.project(&identity)?);
+        let gone = concat_batches(&schema, &gone)?;
+        let keys: Vec<ArrayRef> = gone.columns().to_vec();
+        let hashes = hash_rows(&keys, gone.num_rows());
+        // As the table has them, and as they are by themselves.
+        let (stored, view) = (RowStore::view(identity, &keys), RowStore::view(0..keys.len(), &keys));
+        let (mut seen, mut index) = (RowStore::new(schema), KeyIndex::default());
+        let shard = self.table.shards[number].read();
+        let mut is_gone = |row: usize, hash: u64| {
+            if shard.find(hash, &stored, row, self.pin.epoch()).is_some()
+                || index.find(hash, |slot| seen.equals(slot, &view, row)).is_some()
+            {
+                return false;
+            }
+            let slot = seen.allocate();
+            seen.write_one(slot, &view, row);
+            index.insert(hash, slot);
+            true
+        };
+        let mask = hashes.iter().enumerate().map(|(row, hash)| Some(is_gone(row, *hash)));
+        let mask: BooleanArray = mask.collect();
+        Ok(filter_record_batch(&gone, &mask)?)
+    }
+}
+
+impl Iterator for Delta {
+    type Item = Result<DeltaRows>;
+
+    fn next(&mut self) -> Option<Result<DeltaRows>> {
+        let next = self.next_rows().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.shard = self.table.shards.len();
+        }
+        next
+    }
+}
