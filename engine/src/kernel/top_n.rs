@@ -169,9 +169,7 @@ impl TopNKernel {
         let partition = self.node.partition.iter().map(|column| columns[*column].clone());
         let partition: Vec<ArrayRef> = partition.collect();
         let order = self.node.order.iter().map(|(column, _)| comparable(&columns[*column]));
-        // Rows that are equal as values are one row, here as in every table.
-        let whole = columns.iter().map(comparable);
-        let all = partition.iter().cloned().chain(order).chain(whole);
+        let all = partition.iter().cloned().chain(order).chain(columns.iter().cloned());
         let all: Vec<ArrayRef> = all.collect();
         let partitions = (!partition.is_empty()).then(|| self.partitions.convert_columns(&partition));
         let rows = (!all.is_empty()).then(|| self.sort.convert_columns(&all));

@@ -231,6 +231,7 @@ impl Capture {
 impl Captured {
     fn write(self, writer: &Writer, deadline: &Deadline) -> Result<()> {
         let number = writer.table(self.state.clone())?;
+        writer.count(number, 0);
         let part = |kind, batches: &mut dyn Iterator<Item = Result<RecordBatch>>| {
             let batches = batches.map(|rows| match Instant::now() > deadline.at {
                 true => Err(deadline.error.clone()),

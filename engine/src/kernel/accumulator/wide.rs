@@ -109,3 +109,40 @@ impl WideSums {
         self.low.capacity() * 16
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_beyond_what_the_column_holds_come_back() {
+        let largest = 10i128.pow(38) - 1;
+        let added: [&[(i128, i64)]; 5] = [
+            &[(5, 1)],
+            &[(largest, 4)],
+            &[(-largest, 9)],
+            &[(i128::MAX, 3), (i128::MIN, 1)],
+            &[(i128::MIN, i64::MAX)],
+        ];
+        let (mut sums, groups) = (WideSums::default(), [0, 1, 2, 3, 4]);
+        sums.grow(5);
+        for (group, values) in added.iter().enumerate() {
+            values
+                .iter()
+                .for_each(|(value, weight)| sums.add_decimal(group as u32, *value, *weight));
+        }
+        let fitting: Decimal128Array = groups.iter().map(|group| sums.get(*group)).collect();
+        let beyond = sums.beyond(&groups);
+        assert!(beyond.null_count() < 4 && fitting.null_count() == 5 - beyond.null_count());
+        let mut again = WideSums::default();
+        again.grow(5);
+        again.load(&groups, &fitting, Some(&beyond)).unwrap();
+        assert_eq!((&again.low, &again.carries), (&sums.low, &sums.carries));
+        assert!(again.load(&groups, &fitting, None).is_err(), "a sum is missing");
+        let wrong: BinaryArray = groups.iter().map(|_| Some([0u8; 32])).collect();
+        assert!(
+            again.load(&groups, &fitting, Some(&wrong)).is_err(),
+            "a sum that would have fitted"
+        );
+    }
+}

@@ -8,7 +8,7 @@ use super::super::not_noted;
 use super::keys::Keys;
 use super::lists::{Head, Lists};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::compute::take;
 use arrow::datatypes::{Schema, SchemaRef};
 use cenote_statestore::{Changes, Error, Result, RowStore, RowView, hash_rows, room_for};
 use std::sync::Arc;
@@ -256,7 +256,12 @@ impl Side {
     /// Notes rows of a push that were the last of their kind.
     pub(super) fn note_removed(&mut self, changes: &Changes, removed: Vec<u32>) -> Result<()> {
         if let Some(changed) = self.changed.as_mut().filter(|_| !removed.is_empty()) {
-            changed.went(take_record_batch(changes.rows(), &UInt32Array::from(removed))?);
+            let (count, removed) = (removed.len(), UInt32Array::from(removed));
+            let columns = changes.rows().columns().iter();
+            let columns = columns
+                .map(|column| take(column, &removed, None))
+                .collect::<Result<_, _>>()?;
+            changed.went(Changes::batch(changes.schema(), columns, count)?);
         }
         Ok(())
     }

@@ -347,7 +347,7 @@ fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
     };
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
     let many = |count: i128, weight: i64| -> Vec<(Row, i64)> { (0..count).map(|value| (row(value), weight)).collect() };
-    let mut kernel = Drive::join(&node);
+    let mut kernel = JoinKernel::new(&node);
     let mut output = Vec::new();
     kernel
         .push(0, &changes(&node.left_schema, &many(1_000, 1)), &mut output)
@@ -379,7 +379,7 @@ fn many_insertions_are_given_early_and_taken_back_only_behind_it() {
 fn insertions_are_given_early_where_an_outer_join_takes_rows_back() {
     let node = join(JoinKind::Left, 1, false, false);
     let row = |value: i128| vec![Cell::text("a"), Cell::Null, Cell::Number(value)];
-    let mut kernel = Drive::join(&node);
+    let mut kernel = JoinKernel::new(&node);
     let mut output = Vec::new();
     let left: Vec<(Row, i64)> = (0..1_000).map(|value| (row(value), 1)).collect();
     let right: Vec<(Row, i64)> = (0..600).map(|value| (row(value), 1)).collect();
@@ -437,7 +437,7 @@ fn pairs_that_the_condition_fails_on_do_not_match_and_are_told_of() {
         ..join(JoinKind::Inner, 1, false, false)
     };
     let row = vec![Cell::text("a"), Cell::Null, Cell::Null];
-    let mut kernel = Drive::join(&node);
+    let mut kernel = JoinKernel::new(&node);
     let mut output = Vec::new();
     let steps = [
         (0, 2, None),
