@@ -28,7 +28,7 @@ VIEWS = {
     "strangers": "SELECT id FROM orders o WHERE NOT EXISTS (SELECT 1 FROM people p WHERE p.who = o.who)",
     "pairs": "SELECT a.id AS a, b.id AS b FROM orders a JOIN orders b ON a.item = b.item AND a.id < b.id",
     "best": "SELECT * FROM (SELECT id, who, row_number() OVER (PARTITION BY who ORDER BY amount DESC NULLS LAST, id) AS place FROM orders) AS o WHERE place <= 2",
-    "both": "SELECT who FROM people UNION ALL SELECT item FROM orders",
+    "either": "SELECT who FROM people UNION ALL SELECT item FROM orders",
     "per_city": "SELECT c.city, count(*) AS n FROM cities c GROUP BY c.city",
     "rich": "SELECT b.who, b.total, c.n FROM by_who b JOIN per_city c ON c.n > b.n",
     "unsafe": "SELECT id, 100 / (id % 5) AS q FROM orders",
@@ -331,6 +331,19 @@ def test_a_server_that_is_told_to_stop_takes_a_last_checkpoint(fresh):
     assert server.sql("SELECT n FROM v") == [(2,)]
     assert server.terminate() == 0
     assert [path.parent.name for path in (server.data / "checkpoints").glob("*/manifest.json")] == ids, "nothing has changed since"
+
+
+def test_a_checkpoint_that_takes_too_long_is_given_up_and_told(fresh):
+    server = fresh(args=["--checkpoint-timeout", "0s", "--checkpoint-interval", "0s"])
+    server.sql("CREATE TABLE t (id INT)")
+    with pytest.raises(Exception, match="it was not written within") as error:
+        server.sql("CHECKPOINT")
+    assert error.value.sqlstate == "57014"
+    assert "the last checkpoint failed" in server.get("/readyz").text
+    assert server.sql("SELECT count(*) FROM cenote_catalog.checkpoints") == [(0,)]
+    kill_and_start(server, args=["--checkpoint-interval", "0s"])
+    server.sql("CHECKPOINT")
+    assert server.sql("SELECT count(*) FROM t") == [(0,)]
 
 
 def test_a_failed_checkpoint_is_told_and_the_next_one_is_good(fresh, tmp_path):
