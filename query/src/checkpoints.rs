@@ -14,12 +14,11 @@ use crate::database::{Database, StateTable};
 use crate::system::Columns;
 use arrow::array::RecordBatch;
 use cenote_statestore::checkpoint::{
-    CheckpointId, Keep, KeyGroups, Kind, LocalDisk, Manifest, PartKind, Sealed, Store, TableKind, TableState, Writer,
+    Blobs, CheckpointId, Keep, KeyGroups, Kind, Manifest, PartKind, Sealed, Store, TableKind, TableState, Writer,
     new_server_id,
 };
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, Scan, TableSchema, VersionedTable};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ const ROWS_PER_BATCH: usize = 64 * 1024;
 /// Where checkpoints go, and whose they are.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    folder: Option<PathBuf>,
+    blobs: Option<Arc<dyn Blobs>>,
     server: String,
     store: OnceLock<Store>,
     /// Held while one is taken.
@@ -62,23 +61,23 @@ enum Contents {
 
 impl Checkpointer {
     /// # Arguments
+    /// - `blobs`: what keeps them; `None`: nothing does.
     /// - `server`: the name of the log, which is the server's; without a log it is a server that is new each time.
-    pub(crate) fn new(folder: Option<PathBuf>, server: Option<String>) -> Checkpointer {
+    pub(crate) fn new(blobs: Option<Arc<dyn Blobs>>, server: Option<String>) -> Checkpointer {
         Checkpointer {
-            folder,
+            blobs,
             server: server.unwrap_or_else(new_server_id),
             store: OnceLock::new(),
             turn: tokio::sync::Mutex::default(),
         }
     }
 
-    /// The folder's checkpoints; opened, and made this server's, when it is first asked for.
+    /// The checkpoints there; opened, and made this server's, when it is first asked for.
     pub(crate) fn store(&self) -> Result<Store> {
         if let Some(store) = self.store.get() {
             return Ok(store.clone());
         }
-        let folder = self.folder.as_ref().ok_or_else(no_folder)?;
-        let blobs = Arc::new(LocalDisk::new(folder));
+        let blobs = self.blobs.clone().ok_or_else(no_folder)?;
         let store = Store::open(blobs, &self.server, env!("CARGO_PKG_VERSION"))?;
         Ok(self.store.get_or_init(|| store).clone())
     }
@@ -138,7 +137,7 @@ impl Database {
     /// # Errors
     /// The folder cannot be read.
     pub async fn checkpoints(self: &Arc<Self>) -> Result<Vec<CheckpointListing>> {
-        if self.checkpointer().folder.is_none() {
+        if self.checkpointer().blobs.is_none() {
             return Ok(Vec::new());
         }
         let database = self.clone();

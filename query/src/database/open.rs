@@ -55,9 +55,7 @@ impl Database {
             &[(ERRORS, errors.clone())],
             |_, text, tables| definitions.take(text, tables, &retention, config.transient_tables),
         )?;
-        let in_data_dir = || config.data_dir.as_ref().map(|dir| dir.join("checkpoints"));
-        let folder = config.checkpoint_dir.clone().or_else(in_data_dir);
-        let checkpointer = Checkpointer::new(folder, recovered.log_id());
+        let checkpointer = Checkpointer::new(config.checkpoint_blobs(), recovered.log_id());
         let engine = recovered.start()?;
         let planner = crate::plan::base_state(&config)?;
         let database = Arc::new(Database {

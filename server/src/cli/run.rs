@@ -3,6 +3,7 @@
 use super::interrupt::{signalled, watch_signals};
 use super::no_runtime;
 use super::output::Output;
+use super::place::blobs_at;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
 use arrow::array::AsArray;
@@ -37,6 +38,9 @@ pub struct RunOptions {
     /// Folder that keeps tables and views between runs; without it nothing outlives the process
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// Where checkpoints go: a path, or a URL such as s3://bucket/prefix [default: `checkpoints` in the data folder]
+    #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
+    checkpoint_url: Option<String>,
     /// Worker threads of the dataflow engine [default: one per core]
     #[arg(long, value_name = "N", env = "CENOTE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -73,7 +77,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         .build()
         .map_err(no_runtime)?;
     let done = runtime.block_on(async {
-        let database = Database::open(config(&options, transient)).await?;
+        let database = Database::open(config(&options, transient)?).await?;
         let line = Line::default();
         let mut printer = Printer {
             used: false,
@@ -194,10 +198,10 @@ fn reads_once(statements: &[Statement]) -> bool {
             .all(|statement| statement.is_query() || statement.is_table_definition())
 }
 
-fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
-    DatabaseConfig {
+fn config(options: &RunOptions, transient_tables: bool) -> Result<DatabaseConfig> {
+    Ok(DatabaseConfig {
         data_dir: options.data_dir.clone(),
-        checkpoint_dir: None,
+        checkpoints: options.checkpoint_url.as_deref().map(blobs_at).transpose()?,
         checkpoint_retain: 3,
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
@@ -211,7 +215,7 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
             Answers::Final
         },
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
-    }
+    })
 }
 
 async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions, printer: &mut Printer) -> Result<()> {

@@ -86,7 +86,7 @@ async fn write(mut rows: Rows, format: Format, output: &mut Output) -> Result<()
 
 fn config() -> DatabaseConfig {
     DatabaseConfig {
-        checkpoint_dir: None,
+        checkpoints: None,
         checkpoint_retain: 1,
         data_dir: None,
         workers: settings::cores(),

@@ -40,7 +40,7 @@ fn errors_say_what_was_found_and_what_to_do() {
         (
             fault::lost(&disk, &path, "is not what was written"),
             "error[CKPT-0005]: cannot publish checkpoint: `ckpt/20261130T151923.123Z-9f3a01bc/manifest.json` is not what was written
-  try: look at the disk: it said that the write was done. The next checkpoint writes anew Unavailable 58030",
+  try: look at the disk or the bucket: it said that the write was done. The next checkpoint writes anew Unavailable 58030",
         ),
         (
             fault::missing(&disk, "x", "that is no name of a checkpoint"),
