@@ -378,7 +378,7 @@ fn gone(id: &CheckpointId) -> Error {
 fn no_folder() -> Error {
     let message = "cannot take a checkpoint: there is no folder for them";
     let error = Error::new(ErrorKind::Unsupported, "CKPT-0101", message).sqlstate("55000");
-    error.attempt("start with --data-dir, or with --checkpoint-url file:///path/to/a/folder")
+    error.attempt("start with --data-dir, or with --checkpoint-url file:///path/to/a/folder or s3://bucket/prefix")
 }
 
 /// Runs work on files where it keeps nobody else from running.

@@ -63,7 +63,7 @@ fn none_there(root: &dyn Blobs) -> Error {
     let message = format!("cannot read `{}`: there is no checkpoint in it", root.describe(None));
     Error::new(ErrorKind::Invalid, "CLI-0016", message)
         .sqlstate("02000")
-        .attempt("--from ROOT/ID of a checkpoint, or --from ROOT, the folder that has a server's checkpoints")
+        .attempt("--from ROOT/ID of a checkpoint, or --from ROOT, the folder or bucket that has a server's checkpoints")
 }
 
 /// Prints `digest  rows  name` of tables; of all when none is named.

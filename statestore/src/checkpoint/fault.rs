@@ -17,14 +17,14 @@ fn named(blobs: &dyn Blobs, path: &BlobPath) -> String {
 /// Another server owns the folder.
 pub(super) fn foreign(blobs: &dyn Blobs, owner: &str, server: &str) -> Error {
     let message = format!(
-        "cannot keep checkpoints in `{}`: the folder belongs to another server",
+        "cannot keep checkpoints in `{}`: it belongs to another server",
         blobs.describe(None)
     );
     Error::new(ErrorKind::Invalid, "CKPT-0001", message)
         .sqlstate("55000")
         .fact("belongs to", owner)
         .fact("this server", server)
-        .attempt("choose another folder, or start with the data directory that the folder belongs to")
+        .attempt("choose another place, or start with the data directory that it belongs to")
 }
 
 /// A file is missing, or is not what was written.

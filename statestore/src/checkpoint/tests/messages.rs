@@ -17,10 +17,10 @@ fn errors_say_what_was_found_and_what_to_do() {
     let cases = [
         (
             fault::foreign(&disk, "a1", "b2"),
-            "error[CKPT-0001]: cannot keep checkpoints in `ckpt`: the folder belongs to another server
+            "error[CKPT-0001]: cannot keep checkpoints in `ckpt`: it belongs to another server
    belongs to: a1
   this server: b2
-          try: choose another folder, or start with the data directory that the folder belongs to Invalid 55000",
+          try: choose another place, or start with the data directory that it belongs to Invalid 55000",
         ),
         (
             fault::damaged(&disk, &path, "it fails its checksum"),
