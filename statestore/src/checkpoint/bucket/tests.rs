@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, Result, UploadPart,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
 use super::upload::PART_BYTES;
@@ -123,7 +123,11 @@ impl ObjectStore for Faulty {
         }
     }
 
-    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
         let real = self.real.put_multipart_opts(location, options).await?;
         match self.due("begin") {
             None | Some(Fault::Lies) => Ok(Box::new(FaultyUpload {
@@ -260,7 +264,11 @@ fn fault_at_every_request_is_told_damages_nothing_and_the_next_checkpoint_is_goo
                 (_, Fault::Lies) => {}
                 (outcome, Fault::RefusedOnceDone) if step == "put" => assert!(outcome.is_none(), "{case}: {outcome:?}"),
                 (None, Fault::RefusedOnceDone) => {}
-                (Some(error), _) => assert_eq!((error.kind(), error.state()), (ErrorKind::Unavailable, "58030"), "{case}: {error:?}"),
+                (Some(error), _) => assert_eq!(
+                    (error.kind(), error.state()),
+                    (ErrorKind::Unavailable, "58030"),
+                    "{case}: {error:?}"
+                ),
                 (None, _) => panic!("{case}: no error"),
             }
             let newest = judge(&blobs(real.clone()), &first, &second, &life, &case);
@@ -325,7 +333,11 @@ impl ObjectStore for Careless {
         self.0.put_opts(location, payload, PutOptions { mode, ..options }).await
     }
 
-    async fn put_multipart_opts(&self, location: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
         self.0.put_multipart_opts(location, options).await
     }
 
@@ -355,9 +367,17 @@ fn store_that_overwrites_is_refused_before_anything_is_published() {
     let careless = blobs(Arc::new(Careless(InMemory::new())));
     for _ in 0..2 {
         let error = open_on(careless.clone()).unwrap_err();
-        assert_eq!((error.kind(), error.code(), error.state()), (ErrorKind::Unsupported, "CKPT-0015", "0A000"));
+        assert_eq!(
+            (error.kind(), error.code(), error.state()),
+            (ErrorKind::Unsupported, "CKPT-0015", "0A000")
+        );
     }
-    let names: Vec<String> = careless.list(None).unwrap().iter().map(|found| found.path.to_string()).collect();
+    let names: Vec<String> = careless
+        .list(None)
+        .unwrap()
+        .iter()
+        .map(|found| found.path.to_string())
+        .collect();
     assert_eq!(names, ["server.json"]);
 }
 

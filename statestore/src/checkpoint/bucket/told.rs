@@ -142,7 +142,7 @@ fn between<'a>(text: &'a str, before: &str, behind: &str) -> Option<&'a str> {
 
 /// Scheme, host and port of the request, without a user.
 fn server_of(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("Error performing ")?;
+    let (_, rest) = text.rsplit_once("Error performing ")?;
     let url = rest.split(' ').nth(1)?;
     let (scheme, rest) = url.split_once("://")?;
     let host = rest.split(['/', '?']).next()?;

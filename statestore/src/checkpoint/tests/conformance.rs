@@ -58,7 +58,13 @@ const MIB: usize = 1 << 20;
 #[test]
 fn bytes_come_back_as_they_were_written_at_every_length() {
     let around = |bytes: usize| [bytes - 1, bytes, bytes + 1];
-    let lengths = [around(1), around(64 << 10), around(8 * MIB), around(16 * MIB + (64 << 10))].concat();
+    let lengths = [
+        around(1),
+        around(64 << 10),
+        around(8 * MIB),
+        around(16 * MIB + (64 << 10)),
+    ]
+    .concat();
     each(|kind, blobs| {
         for length in &lengths {
             let (at, bytes) = (format!("a/{length}"), noise(*length));
@@ -80,9 +86,17 @@ fn blob_is_there_when_it_is_finished_and_not_before() {
             let bytes = noise(length);
             let mut writer = blobs.create(&path("a/b")).unwrap();
             writer.write_all(&bytes).unwrap();
-            assert_eq!(read(blobs, "a/b").unwrap_err().kind(), io::ErrorKind::NotFound, "{kind}");
+            assert_eq!(
+                read(blobs, "a/b").unwrap_err().kind(),
+                io::ErrorKind::NotFound,
+                "{kind}"
+            );
             drop(writer);
-            assert_eq!(read(blobs, "a/b").unwrap_err().kind(), io::ErrorKind::NotFound, "{kind}");
+            assert_eq!(
+                read(blobs, "a/b").unwrap_err().kind(),
+                io::ErrorKind::NotFound,
+                "{kind}"
+            );
             assert_eq!(names(&blobs.list(None).unwrap()), [""; 0], "{kind}");
         }
     });
@@ -114,9 +128,7 @@ fn of_many_who_put_one_blob_one_does() {
             let at = path(&format!("round/{round}"));
             let outcomes: Vec<io::Result<()>> = std::thread::scope(|scope| {
                 let put = |who: u8| blobs.put_if_absent(&at, &[who; 1000]);
-                let threads: Vec<_> = (0..8)
-                    .map(|who| scope.spawn(move || put(who)))
-                    .collect();
+                let threads: Vec<_> = (0..8).map(|who| scope.spawn(move || put(who))).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             let won: Vec<u8> = (0..8).filter(|who| outcomes[*who as usize].is_ok()).collect();
@@ -137,9 +149,20 @@ fn listings_are_sorted_and_keep_to_their_folder() {
             blobs.put_if_absent(&path(at), at.as_bytes()).unwrap();
         }
         let all = blobs.list(None).unwrap();
-        assert_eq!(names(&all), ["a.b/1", "a/b", "a/c/d", "ab/1", "b/%41.x~/1", "top"], "{kind}");
-        assert!(all.iter().all(|found| found.length == found.path.as_str().len() as u64), "{kind}");
-        assert_eq!(names(&blobs.list(Some(&path("a"))).unwrap()), ["a/b", "a/c/d"], "{kind}");
+        assert_eq!(
+            names(&all),
+            ["a.b/1", "a/b", "a/c/d", "ab/1", "b/%41.x~/1", "top"],
+            "{kind}"
+        );
+        assert!(
+            all.iter().all(|found| found.length == found.path.as_str().len() as u64),
+            "{kind}"
+        );
+        assert_eq!(
+            names(&blobs.list(Some(&path("a"))).unwrap()),
+            ["a/b", "a/c/d"],
+            "{kind}"
+        );
         assert_eq!(blobs.list(Some(&path("nothing"))).unwrap(), [], "{kind}");
         assert_eq!(blobs.folders().unwrap(), ["a", "a.b", "ab", "b"], "{kind}");
         assert_eq!(read(blobs, "b/%41.x~/1").unwrap(), b"b/%41.x~/1", "{kind}");

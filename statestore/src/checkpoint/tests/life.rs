@@ -65,7 +65,13 @@ pub(in crate::checkpoint) fn live(blobs: Arc<dyn Blobs>, previous: &Manifest) ->
 }
 
 /// Looks without faults: what was there is whole, and the newest is what was told.
-pub(in crate::checkpoint) fn judge(blobs: &Arc<dyn Blobs>, first: &Manifest, second: &Manifest, life: &Life, case: &str) -> Manifest {
+pub(in crate::checkpoint) fn judge(
+    blobs: &Arc<dyn Blobs>,
+    first: &Manifest,
+    second: &Manifest,
+    life: &Life,
+    case: &str,
+) -> Manifest {
     let reader = Checkpoints::new(blobs.clone());
     let newest = reader.newest_whole(Depth::Checksums).unwrap();
     assert!(newest.damaged.is_empty(), "{case}: {:?}", newest.damaged);
