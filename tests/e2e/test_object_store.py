@@ -269,6 +269,11 @@ def test_large_tables_go_in_parts_and_come_in_ranges(store, bucket, on, proxy):
         assert len(ranges) >= 4
         for first, last in (map(int, asked.removeprefix("bytes=").split("-")) for asked in ranges):
             assert last - first < 8 << 20
+        proxy.rule = lambda method, path, headers, body, forward: refusal(403, "AccessDenied", "No") if "partNumber=2" in path else forward()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("CHECKPOINT")
+        proxy.rule = None
+        assert any("partNumber=2" in path for _, path, _, _ in proxy.requests) and bucket.uploads() == [], "what was begun is taken back"
     server.kill()
     assert cenote("verify", server.place, env=store.env).returncode == 0
 
