@@ -73,6 +73,7 @@ def rows_in(bucket, manifest, name, prefix=""):
         content = bucket.read(prefix + part["path"])
         assert len(content) == part["length"]
         for row in pa.ipc.open_file(io.BytesIO(content)).read_all().to_pylist():
+            row.pop("_row_id", None)  # numbers the rows of a table without a key; nobody is shown it
             rows += [row] * row.pop("cenote_weight", 1)
     return rows
 
