@@ -14,11 +14,13 @@ use datafusion::error::Result as PlanResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use futures::stream;
 use std::fmt;
 use std::sync::Arc;
+
+/// Batches that are read before they are taken.
+const BATCHES_AHEAD: usize = 2;
 
 /// Batches of a table, read as they are taken.
 pub type AttachedBatches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
@@ -130,16 +132,21 @@ impl PartitionStream for AttachedRead {
         &self.schema
     }
 
+    /// Reading waits for disks and networks: it is done where nobody else waits for it.
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let projection = self.projection.clone();
-        let batches: AttachedBatches = match (self.table.read)() {
-            Ok(batches) => batches,
-            Err(error) => Box::new(std::iter::once(Err(error))),
-        };
-        let projected = batches.map(move |batch| Ok(batch.map_err(outside)?.project(&projection)?));
-        Box::pin(RecordBatchStreamAdapter::new(
-            self.schema.clone(),
-            stream::iter(projected),
-        ))
+        let (projection, read) = (self.projection.clone(), self.table.read.clone());
+        let mut stream = RecordBatchReceiverStream::builder(self.schema.clone(), BATCHES_AHEAD);
+        let sender = stream.tx();
+        stream.spawn_blocking(move || {
+            for batch in read().map_err(outside)? {
+                let projected = batch.map_err(outside)?.project(&projection)?;
+                if sender.blocking_send(Ok(projected)).is_err() {
+                    // Nobody wants more.
+                    break;
+                }
+            }
+            Ok(())
+        });
+        stream.build()
     }
 }

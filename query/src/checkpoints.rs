@@ -19,12 +19,11 @@ use arrow::array::RecordBatch;
 use capture::Deadline;
 pub(crate) use capture::Lineage;
 use cenote_engine::Sealed as SealedEpoch;
-use cenote_statestore::checkpoint::{CheckpointId, Checkpoints, Keep, Kind, LocalDisk, Manifest, Store, new_server_id};
+use cenote_statestore::checkpoint::{Blobs, CheckpointId, Checkpoints, Keep, Kind, Manifest, Store, new_server_id};
 use cenote_statestore::{Error, ErrorKind, Result};
 use schedule::Progress;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -40,7 +39,7 @@ pub(crate) const SECTION_LOG: &str = "log";
 /// Where checkpoints go, and whose they are.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    folder: Option<PathBuf>,
+    blobs: Option<Arc<dyn Blobs>>,
     server: String,
     store: OnceLock<Store>,
     /// Held while one is taken.
@@ -72,10 +71,11 @@ pub(crate) struct NextRecord {
 
 impl Checkpointer {
     /// # Arguments
+    /// - `blobs`: what keeps them; `None`: nothing does.
     /// - `server`: the name of the log, which is the server's; without a log it is a server that is new each time.
-    pub(crate) fn new(folder: Option<PathBuf>, server: Option<String>) -> Checkpointer {
+    pub(crate) fn new(blobs: Option<Arc<dyn Blobs>>, server: Option<String>) -> Checkpointer {
         Checkpointer {
-            folder,
+            blobs,
             server: server.unwrap_or_else(new_server_id),
             store: OnceLock::new(),
             turn: tokio::sync::Mutex::default(),
@@ -99,25 +99,23 @@ impl Checkpointer {
         *self.lineage.lock() = Some(lineage);
     }
 
-    /// The folder's checkpoints, if it has an owner yet; nothing is made.
+    /// The checkpoints there, if the place has an owner yet; nothing is made.
     pub(crate) fn existing(&self) -> Result<Option<Store>> {
-        let Some(folder) = &self.folder else {
+        let Some(blobs) = &self.blobs else {
             return Ok(None);
         };
-        let checkpoints = Checkpoints::new(Arc::new(LocalDisk::new(folder)));
-        match checkpoints.owner()? {
+        match Checkpoints::new(blobs.clone()).owner()? {
             Some(_) => self.store().map(Some),
             None => Ok(None),
         }
     }
 
-    /// The folder's checkpoints; opened, and made this server's, when it is first asked for.
+    /// The checkpoints there; opened, and made this server's, when it is first asked for.
     pub(crate) fn store(&self) -> Result<Store> {
         if let Some(store) = self.store.get() {
             return Ok(store.clone());
         }
-        let folder = self.folder.as_ref().ok_or_else(no_folder)?;
-        let blobs = Arc::new(LocalDisk::new(folder));
+        let blobs = self.blobs.clone().ok_or_else(no_folder)?;
         let store = Store::open(blobs, &self.server, env!("CARGO_PKG_VERSION"))?;
         Ok(self.store.get_or_init(|| store).clone())
     }
@@ -214,7 +212,7 @@ impl Database {
     /// # Errors
     /// The folder cannot be read.
     pub async fn checkpoints(self: &Arc<Self>) -> Result<Vec<CheckpointListing>> {
-        if self.checkpointer().folder.is_none() {
+        if self.checkpointer().blobs.is_none() {
             return Ok(Vec::new());
         }
         let database = self.clone();
@@ -341,7 +339,7 @@ fn gone(id: &CheckpointId) -> Error {
 fn no_folder() -> Error {
     let message = "cannot take a checkpoint: there is no folder for them";
     let error = Error::new(ErrorKind::Unsupported, "CKPT-0101", message).sqlstate("55000");
-    error.attempt("start with --data-dir, or with --checkpoint-url file:///path/to/a/folder")
+    error.attempt("start with --data-dir, or with --checkpoint-url file:///path/to/a/folder or s3://bucket/prefix")
 }
 
 /// Runs work on files where it keeps nobody else from running.

@@ -28,6 +28,7 @@ use arrow::datatypes::SchemaRef;
 use cenote_engine::Engine;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{ConnectorRegistry, PathPolicy};
+use cenote_statestore::checkpoint::{Blobs, LocalDisk};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, VersionedTable};
 use datafusion::execution::SessionState;
 use std::collections::BTreeSet;
@@ -41,8 +42,8 @@ use tokio::sync::watch;
 pub struct DatabaseConfig {
     /// Folder of the write-ahead log; `None`: nothing outlives the process.
     pub data_dir: Option<PathBuf>,
-    /// Folder of checkpoints; `None`: `checkpoints` in that of the data.
-    pub checkpoint_dir: Option<PathBuf>,
+    /// What keeps checkpoints; `None`: the folder `checkpoints` in that of the data.
+    pub checkpoints: Option<Arc<dyn Blobs>>,
     /// How many checkpoints are kept, the newest ones; those that savepoints name are kept besides. At least 1.
     pub checkpoint_retain: usize,
     /// Whether a checkpoint that is damaged is passed over at the start, for an older one and the log.
@@ -66,6 +67,17 @@ pub struct DatabaseConfig {
     pub answers: Answers,
     /// Memory that one ad-hoc query may use, in bytes.
     pub query_memory_bytes: usize,
+}
+
+impl DatabaseConfig {
+    /// What keeps checkpoints; `None`: there is no data folder either.
+    pub(crate) fn checkpoint_blobs(&self) -> Option<Arc<dyn Blobs>> {
+        let in_data_dir = || {
+            let dir = self.data_dir.as_ref()?.join("checkpoints");
+            Some(Arc::new(LocalDisk::new(dir)) as Arc<dyn Blobs>)
+        };
+        self.checkpoints.clone().or_else(in_data_dir)
+    }
 }
 
 /// What a SELECT answers.

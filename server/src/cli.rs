@@ -9,6 +9,7 @@ mod checkpoints;
 mod interrupt;
 mod offline;
 mod output;
+mod place;
 mod progress;
 pub(crate) mod promised;
 mod run;

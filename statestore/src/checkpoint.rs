@@ -1,4 +1,4 @@
-//! Checkpoints of typed tables in a folder: written, published, listed, read, verified and collected.
+//! Checkpoints of typed tables in a folder or a bucket: written, published, listed, read, verified and collected.
 //!
 //! # Layout
 //! Below the root, which [`Blobs`] keep:
@@ -26,6 +26,8 @@
 //! Incremental snapshots that share files, and their collection: Carbone et al., "State Management in Apache Flink", VLDB 2017.
 
 mod blobs;
+#[cfg(feature = "object-store")]
+mod bucket;
 mod columns;
 mod disk;
 mod document;
@@ -48,7 +50,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use blobs::{BlobPath, BlobWriter, Blobs, Found, OpenBlob};
+pub use blobs::{BlobPath, BlobWriter, Blobs, Found, OpenBlob, Refusal, Refused};
+#[cfg(feature = "object-store")]
+pub use bucket::Bucket;
 pub use columns::{ColumnEntry, TypeEntry};
 pub use disk::{DiskFiles, Entry, LocalDisk};
 pub use document::FORMAT;

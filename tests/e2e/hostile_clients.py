@@ -2,6 +2,7 @@
 import gzip
 import http.client
 import json
+import os
 import re
 import socket
 import struct
@@ -11,6 +12,7 @@ import time
 
 import psycopg
 from harness import Server, binary
+from harness.s3 import Listener, aws, refusal
 
 AUTH_OK, READY = b"R", b"Z"
 
@@ -573,3 +575,29 @@ def dropped_before_commit(server):
         db.execute("INSERT INTO t VALUES (1)")
         server.sql("DROP TABLE t")
         return pg_error(db, "COMMIT")
+
+
+def asked_store(*answer, **env):
+    """What the command line tells of a store that gives one answer to whatever it is asked."""
+    with Listener(lambda *_: answer) as store:
+        done = subprocess.run([binary(), "state", "ls", "--from", "s3://bucket/prefix"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, **store.env, **env})
+        return f"exit {done.returncode}\n{done.stderr}"
+
+
+def no_bucket(_):
+    return asked_store(*refusal(404, "NoSuchBucket", "The specified bucket does not exist"))
+
+
+def denied_bucket(_):
+    return asked_store(*refusal(403, "AccessDenied", "Access Denied"))
+
+
+def unreachable_bucket(_):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return asked_store(**aws(f"http://127.0.0.1:{taken.getsockname()[1]}"))
+
+
+def misdescribed_bucket(_):
+    return asked_store(AWS_ALLOW_HTTP="false")

@@ -49,11 +49,9 @@ impl Database {
             },
         };
         let mut recovered = Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())])?;
-        let in_data_dir = || config.data_dir.as_ref().map(|dir| dir.join("checkpoints"));
-        let folder = config.checkpoint_dir.clone().or_else(in_data_dir);
-        let checkpointer = Checkpointer::new(folder, recovered.log_id());
+        let checkpointer = Checkpointer::new(config.checkpoint_blobs(), recovered.log_id());
         let mut start = match recovered.first_record() {
-            Some(first) => StartPoint::find(&checkpointer, first, config.allow_older_checkpoint)?,
+            Some(first) => apart(|| StartPoint::find(&checkpointer, first, config.allow_older_checkpoint))?,
             None => None,
         };
         let transient = config.transient_tables;
@@ -71,7 +69,7 @@ impl Database {
                     definitions.take(record, &mut tables, &retention, transient)?;
                 }
                 definitions.note(start.last_collection());
-                start.fill(definitions.tables.values(), &mut tables)?;
+                apart(|| start.fill(definitions.tables.values(), &mut tables))?;
                 recovered.start_at(start.epoch())
             }
         };
@@ -141,6 +139,12 @@ impl Database {
             }
         }
     }
+}
+
+/// Runs work on a thread of its own: what keeps checkpoints may wait in ways that a task must not.
+fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A table with empty contents.

@@ -32,7 +32,7 @@ impl Subject {
         connectors.register(feed.clone());
         let database = Database::open(DatabaseConfig {
             data_dir: None,
-            checkpoint_dir: None,
+            checkpoints: None,
             checkpoint_retain: 1,
             allow_older_checkpoint: false,
             checkpoint_timeout: Duration::from_secs(600),

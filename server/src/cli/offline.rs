@@ -24,47 +24,27 @@ pub use query::{query, scan};
 pub use verify::{VerifyOptions, verify};
 
 use super::output::Output;
-use cenote_statestore::checkpoint::{Checkpoint, CheckpointId, Checkpoints, Depth, KeyGroups, LocalDisk, TableEntry};
+use super::place::Place;
+use cenote_statestore::checkpoint::{Blobs, Checkpoint, Checkpoints, Depth, KeyGroups, TableEntry};
 use cenote_statestore::{Digest, Error, ErrorKind, Result, Weights};
 use std::path::Path;
-use std::sync::Arc;
 
-/// A place that was given: one checkpoint, or a folder of them.
-enum Place<'a> {
-    One(&'a Path, &'a str),
-    Folder(&'a Path),
-}
-
-/// What a path names. A checkpoint's folder has a name that nothing else has.
-fn place(path: &Path) -> Place<'_> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    match name.filter(|name| CheckpointId::parse(name).is_some()) {
-        Some(name) => {
-            let root = path.parent().filter(|root| !root.as_os_str().is_empty());
-            Place::One(root.unwrap_or(Path::new(".")), name)
-        }
-        None => Place::Folder(path),
-    }
-}
-
-fn checkpoints(root: &Path) -> Checkpoints {
-    Checkpoints::new(Arc::new(LocalDisk::new(root)))
-}
-
-/// Opens the checkpoint at a path: `ROOT/ID`, or `ROOT` for the newest one.
+/// Opens the checkpoint at a place: `ROOT/ID`, or `ROOT` for the newest one.
 ///
 /// # Errors
 /// There is none; it is damaged; or the newest one is, and an older one was not asked for.
-pub fn open(path: &Path) -> Result<Checkpoint> {
-    match place(path) {
-        Place::One(root, id) => checkpoints(root).open(id),
-        Place::Folder(root) => newest(root),
+pub fn open(place: &Path) -> Result<Checkpoint> {
+    let place = Place::parse(place)?;
+    let checkpoints = Checkpoints::new(place.blobs.clone());
+    match &place.id {
+        Some(id) => checkpoints.open(id),
+        None => newest(&checkpoints, place.blobs.as_ref()),
     }
 }
 
-fn newest(root: &Path) -> Result<Checkpoint> {
-    let found = checkpoints(root).newest_whole(Depth::Lengths)?;
-    let shown = root.display();
+fn newest(checkpoints: &Checkpoints, root: &dyn Blobs) -> Result<Checkpoint> {
+    let found = checkpoints.newest_whole(Depth::Lengths)?;
+    let shown = root.describe(None);
     let Some((id, reason)) = found.damaged.first() else {
         return found.whole.ok_or_else(|| none_there(root));
     };
@@ -79,11 +59,11 @@ fn newest(root: &Path) -> Result<Checkpoint> {
     })
 }
 
-fn none_there(root: &Path) -> Error {
-    let message = format!("cannot read `{}`: there is no checkpoint in it", root.display());
+fn none_there(root: &dyn Blobs) -> Error {
+    let message = format!("cannot read `{}`: there is no checkpoint in it", root.describe(None));
     Error::new(ErrorKind::Invalid, "CLI-0016", message)
         .sqlstate("02000")
-        .attempt("--from ROOT/ID of a checkpoint, or --from ROOT, the folder that has a server's checkpoints")
+        .attempt("--from ROOT/ID of a checkpoint, or --from ROOT, the folder or bucket that has a server's checkpoints")
 }
 
 /// Prints `digest  rows  name` of tables; of all when none is named.

@@ -3,6 +3,7 @@
 use super::interrupt::{signalled, watch_signals};
 use super::no_runtime;
 use super::output::Output;
+use super::place::blobs_at;
 use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
 use arrow::array::AsArray;
@@ -37,6 +38,9 @@ pub struct RunOptions {
     /// Folder that keeps tables and views between runs; without it nothing outlives the process
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// Where checkpoints go: a path, or a URL such as s3://bucket/prefix [default: `checkpoints` in the data folder]
+    #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
+    checkpoint_url: Option<String>,
     /// Start from an older checkpoint and the log where the newest checkpoint is damaged
     #[arg(long, env = "CENOTE_ALLOW_OLDER_CHECKPOINT", value_parser = clap::builder::FalseyValueParser::new())]
     allow_older_checkpoint: bool,
@@ -76,7 +80,7 @@ pub fn run(options: RunOptions) -> Result<()> {
         .build()
         .map_err(no_runtime)?;
     let done = runtime.block_on(async {
-        let database = Database::open(config(&options, transient)).await?;
+        let database = Database::open(config(&options, transient)?).await?;
         let line = Line::default();
         let mut printer = Printer {
             used: false,
@@ -197,10 +201,10 @@ fn reads_once(statements: &[Statement]) -> bool {
             .all(|statement| statement.is_query() || statement.is_table_definition())
 }
 
-fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
-    DatabaseConfig {
+fn config(options: &RunOptions, transient_tables: bool) -> Result<DatabaseConfig> {
+    Ok(DatabaseConfig {
         data_dir: options.data_dir.clone(),
-        checkpoint_dir: None,
+        checkpoints: options.checkpoint_url.as_deref().map(blobs_at).transpose()?,
         checkpoint_retain: 3,
         allow_older_checkpoint: options.allow_older_checkpoint,
         checkpoint_timeout: Duration::from_secs(600),
@@ -216,7 +220,7 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
             Answers::Final
         },
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
-    }
+    })
 }
 
 async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions, printer: &mut Printer) -> Result<()> {

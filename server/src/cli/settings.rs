@@ -3,17 +3,18 @@
 //! [`ServeOptions`] is the one table of options: clap reads flags and environment variables into it, serde
 //! the file, and both know an option by the same name.
 
-mod place;
-
+use super::place::blobs_at;
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
 use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{Answers, DatabaseConfig};
+use cenote_statestore::checkpoint::Blobs;
 use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Args, Command};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Start the server: SQL over pgwire, HTTP with JSON and Arrow
@@ -35,7 +36,7 @@ pub struct ServeOptions {
     /// Folder of tables and catalog [default: ./cenote-data]
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints [default: `checkpoints` in the data folder]
+    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints or s3://bucket/prefix [default: `checkpoints` in the data folder]
     #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
     pub checkpoint_url: Option<String>,
     /// Newest checkpoints that are kept; savepoints are kept besides [default: 3]
@@ -179,8 +180,8 @@ pub struct Settings {
     pub pg_connections: usize,
     /// How often a checkpoint is taken; `None`: never by itself.
     pub checkpoint_interval: Option<Duration>,
-    /// Folder of checkpoints, if it is not in that of the data.
-    pub checkpoint_dir: Option<PathBuf>,
+    /// What keeps checkpoints, if it is not the folder of the data.
+    pub checkpoints: Option<Arc<dyn Blobs>>,
     options: ServeOptions,
 }
 
@@ -226,7 +227,7 @@ impl Settings {
             limits,
             pg_connections: connections,
             checkpoint_interval: Some(span(options.checkpoint_interval, 60)).filter(|interval| !interval.is_zero()),
-            checkpoint_dir: options.checkpoint_url.as_deref().map(place::folder_of).transpose()?,
+            checkpoints: options.checkpoint_url.as_deref().map(blobs_at).transpose()?,
             options,
         })
     }
@@ -242,7 +243,7 @@ impl Settings {
                     .clone()
                     .unwrap_or_else(|| PathBuf::from("./cenote-data")),
             ),
-            checkpoint_dir: self.checkpoint_dir.clone(),
+            checkpoints: self.checkpoints.clone(),
             checkpoint_retain: options.checkpoint_retain.unwrap_or(3) as usize,
             allow_older_checkpoint: options.allow_older_checkpoint.unwrap_or(false),
             checkpoint_timeout: span(options.checkpoint_timeout, 600),

@@ -25,6 +25,7 @@ use std::sync::Arc;
   cenote state query --sql \"SELECT count(*) FROM by_owner\"
   cenote state digest by_owner
   cenote state ls --from ckpt/ID         a checkpoint, no server needed; --from ckpt for the newest
+  cenote state ls --from s3://bucket/prefix
   cenote state query --from ckpt/ID --sql \"SELECT key_group, count(*) FROM state GROUP BY 1\"")]
 pub struct StateOptions {
     /// Address of the server
@@ -36,8 +37,8 @@ pub struct StateOptions {
         default_value = "http://127.0.0.1:8080"
     )]
     url: String,
-    /// Read a checkpoint instead of a server: `ROOT/ID`, or `ROOT` for the newest one
-    #[arg(long, global = true, value_name = "PATH")]
+    /// Read a checkpoint instead of a server: `ROOT/ID`, or `ROOT` for the newest one; `ROOT` is a path or a URL
+    #[arg(long, global = true, value_name = "PLACE")]
     from: Option<PathBuf>,
     /// Read a data directory instead of a server (not supported yet)
     #[arg(long, global = true, value_name = "DIR")]
@@ -139,8 +140,8 @@ pub fn state(options: StateOptions) -> Result<()> {
         )
         .attempt("--url URL of a running server, or --from a checkpoint"));
     }
-    if let Some(path) = &options.from {
-        return of_checkpoint(&offline::open(path)?, options.command);
+    if let Some(place) = &options.from {
+        return of_checkpoint(&offline::open(place)?, options.command);
     }
     let client = Client::new(&options.url);
     let mut output = Output::stdout(Line::default());

@@ -29,7 +29,7 @@ pub fn limits() -> Limits {
 pub async fn database() -> Arc<Database> {
     let config = DatabaseConfig {
         data_dir: None,
-        checkpoint_dir: None,
+        checkpoints: None,
         checkpoint_retain: 1,
         allow_older_checkpoint: false,
         checkpoint_timeout: Duration::from_secs(600),

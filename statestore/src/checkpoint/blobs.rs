@@ -1,5 +1,5 @@
-//! The seam between checkpoints and what keeps their bytes: a folder on a local disk ([`super::LocalDisk`]), and later a
-//! bucket of an object store.
+//! The seam between checkpoints and what keeps their bytes: a folder on a local disk ([`super::LocalDisk`]), or a bucket of an
+//! object store (`Bucket`, with the feature `object-store`).
 //!
 //! # Rules kept here
 //! 1. A [`BlobPath`] names something inside the root and nothing else: no way up, no absolute path, no odd characters.
@@ -62,6 +62,31 @@ impl fmt::Display for BlobPath {
     }
 }
 
+/// Why what keeps blobs does not work at all, where a kind of [`io::Error`] does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such bucket.
+    NoBucket,
+    /// Who asks may not, or is not known.
+    Denied,
+    /// It cannot be reached.
+    Unreachable,
+    /// It overwrites, or may: it does not know how to put a blob in place unless one is there.
+    Overwrites,
+    /// What the environment says of it makes no sense.
+    Settings,
+}
+
+/// A [`Refusal`] inside an [`io::Error`].
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Refused {
+    /// What it is.
+    pub refusal: Refusal,
+    /// Its reason, without secrets.
+    pub text: String,
+}
+
 /// A blob that a listing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -104,6 +129,18 @@ pub trait Blobs: fmt::Debug + Send + Sync {
         let mut writer = self.create(path)?;
         writer.write_all(bytes)?;
         writer.finish()
+    }
+
+    /// Checks that [`Blobs::put_if_absent`] does what it says, where that is not known.
+    ///
+    /// # Arguments
+    /// - `there`, `bytes`: a blob that is there, and what is in it.
+    ///
+    /// # Errors
+    /// [`Refusal::Overwrites`]: it does not.
+    fn check_put_if_absent(&self, there: &BlobPath, bytes: &[u8]) -> io::Result<()> {
+        let _ = (there, bytes);
+        Ok(())
     }
 
     /// Opens a blob.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::blobs::{BlobPath, Blobs};
+use super::blobs::{BlobPath, Blobs, Refusal, Refused};
 use super::document::{FORMAT, Flaw};
 use super::identity::CheckpointId;
 use crate::{Error, ErrorKind};
@@ -17,14 +17,14 @@ fn named(blobs: &dyn Blobs, path: &BlobPath) -> String {
 /// Another server owns the folder.
 pub(super) fn foreign(blobs: &dyn Blobs, owner: &str, server: &str) -> Error {
     let message = format!(
-        "cannot keep checkpoints in `{}`: the folder belongs to another server",
+        "cannot keep checkpoints in `{}`: it belongs to another server",
         blobs.describe(None)
     );
     Error::new(ErrorKind::Invalid, "CKPT-0001", message)
         .sqlstate("55000")
         .fact("belongs to", owner)
         .fact("this server", server)
-        .attempt("choose another folder, or start with the data directory that the folder belongs to")
+        .attempt("choose another place, or start with the data directory that it belongs to")
 }
 
 /// A file is missing, or is not what was written.
@@ -49,13 +49,50 @@ pub(super) fn flawed(blobs: &dyn Blobs, path: &BlobPath, flaw: Flaw) -> Error {
 
 /// What keeps the bytes failed.
 pub(super) fn io(verb: &str, place: &str, cause: io::Error) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        "CKPT-0004",
-        format!("cannot {verb} `{place}`: {cause}"),
-    )
-    .sqlstate("58030")
+    let message = format!("cannot {verb} `{place}`: {cause}");
+    let inner = cause.get_ref().and_then(|inner| inner.downcast_ref::<Refused>());
+    match inner.map(|refused| refused.refusal) {
+        None => Error::new(ErrorKind::Unavailable, "CKPT-0004", message).sqlstate("58030"),
+        Some(refusal) => refused(refusal, message),
+    }
     .source(cause)
+}
+
+/// What keeps the bytes does not work at all.
+fn refused(refusal: Refusal, message: String) -> Error {
+    let (kind, code, state, attempt) = match refusal {
+        Refusal::NoBucket => (
+            ErrorKind::Unavailable,
+            "CKPT-0012",
+            "58P01",
+            "create the bucket, or correct its name or AWS_ENDPOINT",
+        ),
+        Refusal::Denied => (
+            ErrorKind::Unavailable,
+            "CKPT-0013",
+            "42501",
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read, write, list and delete there",
+        ),
+        Refusal::Unreachable => (
+            ErrorKind::Unavailable,
+            "CKPT-0014",
+            "08006",
+            "check AWS_ENDPOINT, AWS_REGION and the network; nothing was lost",
+        ),
+        Refusal::Overwrites => (
+            ErrorKind::Unsupported,
+            "CKPT-0015",
+            "0A000",
+            "use a store that honours `If-None-Match: *` on PutObject: without it two servers could overwrite each other's checkpoints",
+        ),
+        Refusal::Settings => (
+            ErrorKind::Invalid,
+            "CKPT-0016",
+            "22023",
+            "correct the variables AWS_... of the environment, and start again",
+        ),
+    };
+    Error::new(kind, code, message).sqlstate(state).attempt(attempt)
 }
 
 /// What was written is not there as it was written.
@@ -63,7 +100,7 @@ pub(super) fn lost(blobs: &dyn Blobs, path: &BlobPath, reason: impl std::fmt::Di
     let message = format!("cannot publish checkpoint: {} {reason}", named(blobs, path));
     Error::new(ErrorKind::Unavailable, "CKPT-0005", message)
         .sqlstate("58030")
-        .attempt("look at the disk: it said that the write was done. The next checkpoint writes anew")
+        .attempt("look at the disk or the bucket: it said that the write was done. The next checkpoint writes anew")
 }
 
 /// No checkpoint has that name.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::blobs::{BlobPath, Blobs};
 use super::identity::CheckpointId;
 use super::manifest::{self, KeyGroups, Manifest, TableEntry};
-use super::owner::{self, Owner};
+use super::owner::owner_in;
 use super::read::{Care, TableRows, check_bytes, check_length};
 use super::verify::{Verified, verify};
 use super::{OWNER, document, fault};
@@ -96,9 +96,7 @@ impl Checkpoints {
         let Some(bytes) = read_document(self.blobs.as_ref(), &path)? else {
             return Ok(None);
         };
-        let owner = document::unseal::<Owner>(&bytes, owner::FORMAT_NAME)
-            .map_err(|flaw| fault::flawed(self.blobs.as_ref(), &path, flaw))?;
-        Ok(Some(owner.server))
+        owner_in(self.blobs.as_ref(), &path, &bytes).map(Some)
     }
 
     /// Every published checkpoint, oldest id first: its manifest, or why that cannot be used.

@@ -4,7 +4,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::listing::{Checkpoints, place};
+use super::blobs::{BlobPath, Blobs};
+use super::listing::{Checkpoints, place, read_document};
 use super::{OWNER, document, fault};
 use crate::{Error, Result};
 
@@ -28,6 +29,12 @@ pub(super) fn check_owner(checkpoints: &Checkpoints, owner: &str, server: &str) 
     }
 }
 
+/// The server that the document names.
+pub(super) fn owner_in(blobs: &dyn Blobs, path: &BlobPath, bytes: &[u8]) -> Result<String> {
+    let owner = document::unseal::<Owner>(bytes, FORMAT_NAME).map_err(|flaw| fault::flawed(blobs, path, flaw))?;
+    Ok(owner.server)
+}
+
 /// Writes down who owns the folder, unless somebody does.
 pub(super) fn own(checkpoints: &Checkpoints, server: &str) -> Result<()> {
     let (path, blobs) = (place(OWNER.to_string())?, checkpoints.blobs.as_ref());
@@ -44,8 +51,13 @@ pub(super) fn own(checkpoints: &Checkpoints, server: &str) -> Result<()> {
             outcome => outcome.map_err(|cause| fault::io("write", &blobs.describe(Some(&path)), cause))?,
         }
     }
-    match checkpoints.owner()? {
-        Some(owner) => check_owner(checkpoints, &owner, server),
+    match read_document(blobs, &path)? {
+        Some(bytes) => {
+            let owner = owner_in(blobs, &path, &bytes)?;
+            check_owner(checkpoints, &owner, server)?;
+            let checked = blobs.check_put_if_absent(&path, &bytes);
+            checked.map_err(|cause| fault::io("keep checkpoints in", &blobs.describe(None), cause))
+        }
         None => Err(fault::lost(blobs, &path, "is not there after it was written")),
     }
 }

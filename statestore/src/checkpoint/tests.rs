@@ -15,9 +15,11 @@ use crate::wal::Files;
 use crate::{Changes, Epoch, Error, ErrorKind, Result, Weights, hash_rows, key_group};
 
 mod collect;
+mod conformance;
 mod damage;
 mod faults;
 mod golden;
+pub(in crate::checkpoint) mod life;
 mod lives;
 mod merge;
 mod messages;
@@ -64,7 +66,7 @@ fn open_store(folder: &Path) -> Store {
 }
 
 fn open_with(folder: &Path, files: Arc<dyn DiskFiles>) -> Result<Store> {
-    Store::open(Arc::new(LocalDisk::with_files(folder, files)), SERVER, "0.1.0-test")
+    life::open_on(Arc::new(LocalDisk::with_files(folder, files)))
 }
 
 fn reader(folder: &Path) -> Checkpoints {

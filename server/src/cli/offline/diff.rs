@@ -19,8 +19,8 @@ pub const DIFFERENT: &str = "CLI-0022";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  cenote state diff --from ckpt/ID --to ckpt/ID --table by_owner --json")]
 pub struct DiffOptions {
-    /// The other checkpoint
-    #[arg(long, value_name = "PATH", env = "CENOTE_TO")]
+    /// The other checkpoint, as of --from
+    #[arg(long, value_name = "PLACE", env = "CENOTE_TO")]
     pub to: PathBuf,
     /// The table; without it all of them
     #[arg(long, value_name = "NAME", env = "CENOTE_TABLE")]

@@ -86,7 +86,7 @@ async fn write(mut rows: Rows, format: Format, output: &mut Output) -> Result<()
 
 fn config() -> DatabaseConfig {
     DatabaseConfig {
-        checkpoint_dir: None,
+        checkpoints: None,
         checkpoint_retain: 1,
         allow_older_checkpoint: false,
         checkpoint_timeout: Duration::from_secs(600),

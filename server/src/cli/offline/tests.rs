@@ -1,19 +1,6 @@
-//! What paths name, and what is told where there is nothing.
+//! What is told where there is nothing.
 
 use super::*;
-
-#[test]
-fn paths_name_one_checkpoint_or_a_folder_of_them() {
-    let id = "20261130T151923.123Z-9f3a01bc";
-    let one = |path: &str| match place(Path::new(path)) {
-        Place::One(root, id) => Some((root.to_path_buf(), id.to_string())),
-        Place::Folder(_) => None,
-    };
-    assert_eq!(one(&format!("a/b/{id}")), Some(("a/b".into(), id.into())));
-    assert_eq!(one(&format!("{id}/")), Some((".".into(), id.into())));
-    assert_eq!(one("a/b"), None);
-    assert_eq!(one(""), None);
-}
 
 #[test]
 fn empty_folder_has_no_checkpoint() {

@@ -1,20 +1,22 @@
 //! `cenote verify`: everything that is wrong with a checkpoint, or with all checkpoints of a folder.
 
-use super::{Place, checkpoints, none_there, place};
+use super::none_there;
 use crate::cli::output::Output;
+use crate::cli::place::Place;
 use crate::cli::progress::Line;
 use cenote_statestore::checkpoint::{CheckpointId, Checkpoints, Verified};
 use cenote_statestore::{Error, ErrorKind, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Check a checkpoint for damage: every length, every checksum, every row
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cenote verify ckpt/ID    one checkpoint
-  cenote verify ckpt       all checkpoints of a folder")]
+  cenote verify ckpt/ID              one checkpoint
+  cenote verify ckpt                 all checkpoints of a folder
+  cenote verify s3://bucket/prefix   all checkpoints of a bucket")]
 pub struct VerifyOptions {
-    /// `ROOT/ID` for one checkpoint, `ROOT` for all in it
-    #[arg(value_name = "PATH", env = "CENOTE_PATH")]
+    /// `ROOT/ID` for one checkpoint, `ROOT` for all in it; `ROOT` is a path or a URL
+    #[arg(value_name = "PLACE", env = "CENOTE_PATH")]
     path: PathBuf,
 }
 
@@ -23,11 +25,12 @@ pub struct VerifyOptions {
 /// # Errors
 /// `Corrupt`: something is damaged. `Invalid`: there is no checkpoint.
 pub fn verify(options: &VerifyOptions) -> Result<()> {
-    let path = options.path.as_path();
+    let place = Place::parse(&options.path)?;
+    let checkpoints = Checkpoints::new(place.blobs.clone());
     let mut output = Output::stdout(Line::default());
-    let problems = match place(path) {
-        Place::One(root, id) => one(&checkpoints(root), id, &mut output)?,
-        Place::Folder(root) => all(root, &mut output)?,
+    let problems = match &place.id {
+        Some(id) => one(&checkpoints, id, &mut output)?,
+        None => all(&checkpoints, &place, &mut output)?,
     };
     for problem in &problems {
         tell(&mut output, format!("damaged: {}", problem.message()))?;
@@ -40,7 +43,7 @@ pub fn verify(options: &VerifyOptions) -> Result<()> {
             } else {
                 &format!("{count} things are")
             };
-            let message = format!("cannot vouch for `{}`: {things} damaged", path.display());
+            let message = format!("cannot vouch for `{}`: {things} damaged", options.path.display());
             Err(Error::new(ErrorKind::Corrupt, "CLI-0021", message))
         }
     }
@@ -75,12 +78,12 @@ fn summary(id: &CheckpointId, verified: &Verified) -> String {
     format!("ok: {id}: {tables} tables, {rows} rows, {files} files, {bytes} bytes")
 }
 
-fn all(root: &Path, output: &mut Output) -> Result<Vec<Error>> {
-    let checkpoints = checkpoints(root);
+fn all(checkpoints: &Checkpoints, place: &Place, output: &mut Output) -> Result<Vec<Error>> {
     let found = checkpoints.all()?;
     if found.is_empty() {
-        return Err(match root.join("log").is_dir() {
-            false => none_there(root),
+        let is_data_dir = place.folder.as_ref().is_some_and(|folder| folder.join("log").is_dir());
+        return Err(match is_data_dir {
+            false => none_there(place.blobs.as_ref()),
             true => Error::new(
                 ErrorKind::Unsupported,
                 "CLI-0001",
@@ -93,7 +96,7 @@ fn all(root: &Path, output: &mut Output) -> Result<Vec<Error>> {
     for (id, manifest) in found {
         match manifest {
             Err(error) => problems.push(error),
-            Ok(_) => problems.extend(one(&checkpoints, id.as_str(), output)?),
+            Ok(_) => problems.extend(one(checkpoints, id.as_str(), output)?),
         }
         ids.push(id);
     }

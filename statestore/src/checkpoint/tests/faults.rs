@@ -1,6 +1,7 @@
 //! Faults of the file system, one at every step: an error is told, nothing that was there is damaged, and the next checkpoint
 //! is good. Every kind of step is proved to have failed in every way.
 
+use super::life::{before, go_on, judge, live};
 use super::*;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek, Write};
@@ -139,118 +140,14 @@ impl DiskFiles for Faulty {
     }
 }
 
-type Contents = BTreeMap<i64, String>;
-
-/// Lays one row over a checkpoint, and writes a second table in full.
-fn lay(store: &Store, previous: &Manifest, epoch: u64) -> Result<Manifest> {
-    let writer = store.begin(Some(previous))?;
-    let (state, other) = (keyed("t"), keyed("other"));
-    let table = writer.table(state.clone())?;
-    let key = epoch as i64;
-    for groups in KeyGroups::cut(4) {
-        match groups.contains(group_of_key(key)) {
-            true => {
-                let row = rows(&[(key, format!("epoch {epoch}"))]);
-                writer.part(
-                    table,
-                    groups,
-                    PartKind::Delta,
-                    [state.delta_rows(&Changes::insertions(row))],
-                )?;
-            }
-            false => writer.keep(table, groups)?,
-        }
-    }
-    let table = writer.table(other.clone())?;
-    let all = other.base_rows(&Changes::insertions(rows(&some_pairs(500))));
-    writer.part(table, KeyGroups::ALL, PartKind::Base, [all])?;
-    writer.publish(sealed(epoch))
-}
-
-fn expected(epochs: &[u64]) -> Contents {
-    let mut contents: Contents = some_pairs(20).into_iter().collect();
-    contents.extend(epochs.iter().map(|epoch| (*epoch as i64, format!("epoch {epoch}"))));
-    contents
-}
-
-/// What a life under faults got done before its first error.
-#[derive(Default)]
-struct Life {
-    published: bool,
-    named: bool,
-    error: Option<Error>,
-}
-
-fn live(folder: &Path, files: Arc<Faulty>, previous: &Manifest) -> Life {
-    let mut life = Life::default();
-    let outcome = open_with(folder, files).and_then(|store| {
-        let manifest = lay(&store, previous, 3)?;
-        life.published = true;
-        store.create_savepoint("second", &manifest.id())?;
-        life.named = true;
-        store.collect(KEEP_ONE)?;
-        store.drop_savepoint("second")
-    });
-    life.error = outcome.err();
-    life
-}
-
-/// Opens without faults: what was there is whole, and the newest is what was told.
-fn judge(folder: &Path, first: &Manifest, second: &Manifest, life: &Life, case: &str) -> Manifest {
-    let newest = reader(folder).newest_whole(Depth::Checksums).unwrap();
-    assert!(newest.damaged.is_empty(), "{case}: {:?}", newest.damaged);
-    let newest = newest.whole.unwrap_or_else(|| panic!("{case}: nothing is left"));
-    let found = contents(&newest, "t").unwrap();
-    match newest.manifest().id() == second.id() {
-        true => {
-            assert!(!life.published, "{case}: a published checkpoint is gone");
-            assert_eq!(found, expected(&[2]), "{case}");
-        }
-        false => assert_eq!(found, expected(&[2, 3]), "{case}"),
-    }
-    // The savepoint keeps the first one.
-    assert_eq!(reader(folder).savepoints().unwrap()["first"], first.id(), "{case}");
-    let first = reader(folder).open(first.id().as_str()).unwrap();
-    assert_eq!(contents(&first, "t").unwrap(), expected(&[]), "{case}");
-    assert!(first.verify().unwrap().problems.is_empty(), "{case}");
-    newest.manifest().clone()
-}
-
-/// The next life is good, and leaves nothing behind of what failed.
-fn go_on(folder: &Path, newest: &Manifest, case: &str) {
-    let store = open_store(folder);
-    let manifest = lay(&store, newest, 4).unwrap_or_else(|error| panic!("{case}: {error:?}"));
-    assert!(manifest.order() > newest.order(), "{case}");
-    if store.checkpoints().savepoints().unwrap().contains_key("second") {
-        store.drop_savepoint("second").unwrap();
-    }
-    store.collect(KEEP_ONE).unwrap();
-    let left = store.checkpoints().all().unwrap();
-    assert_eq!(left.len(), 2, "{case}");
-    let mut needed: BTreeSet<String> = [OWNER.to_string(), "savepoints/first.json".to_string()].into();
-    for (id, kept) in left {
-        needed.insert(format!("{id}/manifest.json"));
-        needed.extend(kept.unwrap().parts().map(|part| part.path.clone()));
-    }
-    assert_eq!(files(folder).into_keys().collect::<BTreeSet<_>>(), needed, "{case}");
-    let newest = store.checkpoints().open(manifest.id().as_str()).unwrap();
-    assert!(newest.verify().unwrap().problems.is_empty(), "{case}");
-    assert_eq!(contents(&newest, "t").unwrap()[&4], "epoch 4", "{case}");
-}
-
-/// The folder before the faults: a checkpoint with a savepoint, and one upon it.
-fn before(folder: &Path) -> (Manifest, Manifest) {
-    let store = open_store(folder);
-    let first = publish(&store, "t", 1, &some_pairs(20));
-    store.create_savepoint("first", &first.id()).unwrap();
-    let second = lay(&store, &first, 2).unwrap();
-    (first, second)
+fn disk(folder: &Path, files: Arc<dyn DiskFiles>) -> Arc<dyn Blobs> {
+    Arc::new(LocalDisk::with_files(folder, files))
 }
 
 #[test]
 fn fault_at_every_step_is_told_damages_nothing_and_the_next_checkpoint_is_good() {
     let origin = tempfile::tempdir().unwrap();
-    let (first, second) = before(origin.path());
+    let (first, second) = before(&disk(origin.path(), Arc::new(Unsynced)));
     let start = files(origin.path());
     for fault in [
         Fault::Fails,
@@ -264,7 +161,7 @@ fn fault_at_every_step_is_told_damages_nothing_and_the_next_checkpoint_is_good()
             let folder = tempfile::tempdir().unwrap();
             restore(folder.path(), &start);
             let faulty = Faulty::new(fault, at);
-            let life = live(folder.path(), faulty.clone(), &second);
+            let life = live(disk(folder.path(), faulty.clone()), &second);
             let case = format!("{fault:?} at step {at} ({:?})", faulty.fired());
             let Some(step) = faulty.fired() else {
                 assert!(life.error.is_none(), "{case}: {:?}", life.error);
@@ -284,8 +181,9 @@ fn fault_at_every_step_is_told_damages_nothing_and_the_next_checkpoint_is_good()
                 Some(_) => {}
                 None => assert!(fault == Fault::Lies || step == "remove", "{case}: no error"),
             }
-            let newest = judge(folder.path(), &first, &second, &life, &case);
-            go_on(folder.path(), &newest, &case);
+            let unharmed = disk(folder.path(), Arc::new(Unsynced));
+            let newest = judge(&unharmed, &first, &second, &life, &case);
+            go_on(&unharmed, &newest, &case);
         }
         let every = [
             "create",
@@ -307,9 +205,9 @@ fn lies_of_writes_are_found_out_before_a_reader_could_see_them() {
     let mut found_out = 0;
     for at in 0..60 {
         let folder = tempfile::tempdir().unwrap();
-        let (_, second) = before(folder.path());
+        let (_, second) = before(&disk(folder.path(), Arc::new(Unsynced)));
         let faulty = Faulty::new(Fault::Lies, at);
-        let life = live(folder.path(), faulty.clone(), &second);
+        let life = live(disk(folder.path(), faulty.clone()), &second);
         if matches!(faulty.fired(), Some("write" | "link")) && !life.named {
             let error = life.error.unwrap();
             assert!(matches!(error.code(), "CKPT-0002" | "CKPT-0005"), "{error:?}");

@@ -17,10 +17,10 @@ fn errors_say_what_was_found_and_what_to_do() {
     let cases = [
         (
             fault::foreign(&disk, "a1", "b2"),
-            "error[CKPT-0001]: cannot keep checkpoints in `ckpt`: the folder belongs to another server
+            "error[CKPT-0001]: cannot keep checkpoints in `ckpt`: it belongs to another server
    belongs to: a1
   this server: b2
-          try: choose another folder, or start with the data directory that the folder belongs to Invalid 55000",
+          try: choose another place, or start with the data directory that it belongs to Invalid 55000",
         ),
         (
             fault::damaged(&disk, &path, "it fails its checksum"),
@@ -40,7 +40,7 @@ fn errors_say_what_was_found_and_what_to_do() {
         (
             fault::lost(&disk, &path, "is not what was written"),
             "error[CKPT-0005]: cannot publish checkpoint: `ckpt/20261130T151923.123Z-9f3a01bc/manifest.json` is not what was written
-  try: look at the disk: it said that the write was done. The next checkpoint writes anew Unavailable 58030",
+  try: look at the disk or the bucket: it said that the write was done. The next checkpoint writes anew Unavailable 58030",
         ),
         (
             fault::missing(&disk, "x", "that is no name of a checkpoint"),
