@@ -7,7 +7,6 @@ use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
 use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{
     Answers, BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script,
@@ -202,7 +201,7 @@ fn config(options: &RunOptions, transient_tables: bool) -> DatabaseConfig {
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
         retain_time: Duration::ZERO,
-        connectors: registry(),
+        connectors: crate::encode::connectors(),
         paths: PathPolicy::Any,
         transient_tables,
         answers: if options.changes {

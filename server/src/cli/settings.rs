@@ -7,7 +7,6 @@ mod place;
 
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{Answers, DatabaseConfig};
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -232,7 +231,7 @@ impl Settings {
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),
-            connectors: registry(),
+            connectors: crate::encode::connectors(),
             paths: PathPolicy::Below(allowed),
             transient_tables: false,
             answers: Answers::Current,
