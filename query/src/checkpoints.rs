@@ -98,12 +98,13 @@ impl Database {
         let database = self.clone();
         let store = blocking(move || database.checkpointer().store()).await?;
         let capture = self.capture().await?;
+        self.running_sinks().reach(capture.epoch).await;
         let savepoint = savepoint.map(str::to_string);
         let keep = Keep {
             count: self.config().checkpoint_retain.max(1),
             age: Duration::ZERO,
         };
-        blocking(move || {
+        let written = blocking(move || {
             let kind = match savepoint {
                 Some(_) => Kind::Savepoint,
                 None => Kind::Checkpoint,
@@ -120,8 +121,10 @@ impl Database {
                 tracing::warn!("old checkpoints are kept: {}", error.render());
             }
             Ok(manifest)
-        })
-        .await
+        });
+        let manifest = written.await?;
+        self.running_sinks().published(Epoch(manifest.epoch));
+        Ok(manifest)
     }
 
     /// Forgets a savepoint.
@@ -194,6 +197,8 @@ impl Database {
         for object in catalog.objects() {
             tables.extend(contents_of(object, &pin));
         }
+        let sinks = catalog.sinks();
+        tables.extend(sinks.map(|sink| versioned(STATE_SCHEMA, TableKind::Sink, &sink.progress, &pin)));
         for (state, rows) in states.into_iter().zip(rows) {
             tables.push((state_of(&state), Contents::Rows(rows)));
         }
@@ -329,6 +334,9 @@ fn definitions(catalog: &Catalog) -> Result<serde_json::Value> {
         for index in catalog.indexes_of(object.id()) {
             records.insert(index.definition.id, DdlRecord::CreateIndex(index.definition.clone()));
         }
+    }
+    for sink in catalog.sinks() {
+        records.insert(sink.definition.id, DdlRecord::CreateSink(sink.definition.clone()));
     }
     let records: Vec<DdlRecord> = records.into_values().collect();
     serde_json::to_value(records).map_err(|error| Error::bug(format!("definitions as JSON: {error}")))

@@ -12,6 +12,7 @@ enum Listing {
     Objects(&'static str),
     State,
     Checkpoints,
+    Sinks,
     Create(String),
 }
 
@@ -20,11 +21,11 @@ fn listing(words: &str) -> Result<Listing> {
     Ok(match parts.as_slice() {
         ["tables"] => Listing::Objects("table"),
         ["sources"] => Listing::Objects("source"),
-        ["sinks"] => Listing::Objects("sink"),
+        ["sinks"] => Listing::Sinks,
         ["views"] => Listing::Objects("view"),
         ["materialized", "views"] => Listing::Objects("materialized view"),
         ["state"] => Listing::State,
-        ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
+        ["create", "table" | "source" | "sink" | "view" | "object", name] => Listing::Create(name.to_string()),
         ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
         ["checkpoints"] => Listing::Checkpoints,
         _ => {
@@ -34,7 +35,7 @@ fn listing(words: &str) -> Result<Listing> {
                 format!("cannot show \"{words}\": there is no such list"),
             )
             .sqlstate("42601")
-            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS or CREATE <object>"));
+            .attempt("SHOW TABLES, SOURCES, SINKS, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS or CREATE <object>"));
         }
     })
 }
@@ -54,6 +55,7 @@ pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
         Listing::Objects(_) => text_columns(&["name"]),
         Listing::State => text_columns(&["view", "operator", "table"]),
         Listing::Checkpoints => crate::checkpoints::table(Vec::new())?.schema(),
+        Listing::Sinks => crate::sink::columns()?,
         Listing::Create(_) => text_columns(&["name", "create_statement"]),
     })
 }
@@ -63,6 +65,7 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
     let catalog = database.catalog();
     let rows: Vec<Vec<String>> = match listing(words)? {
         Listing::Checkpoints => return crate::checkpoints::table(database.checkpoints().await?),
+        Listing::Sinks => return crate::sink::table(database, &catalog),
         Listing::Objects(kind) => {
             let named = catalog.objects().filter(|object| object.kind() == kind);
             named.map(|object| vec![object.name().to_string()]).collect()
@@ -80,8 +83,12 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
             .collect(),
         Listing::Create(name) => {
             let name = name.strip_prefix("public.").unwrap_or(&name);
-            let object: &Object = catalog.get(name).ok_or_else(|| catalog.missing(name))?;
-            vec![vec![object.name().to_string(), object.sql().to_string()]]
+            let sink = || Some(catalog.sink(name)?.definition.sql.as_str());
+            let sql = catalog.get(name).map(Object::sql).or_else(sink);
+            vec![vec![
+                name.to_string(),
+                sql.ok_or_else(|| catalog.missing(name))?.to_string(),
+            ]]
         }
     };
     let schema = columns(words)?;

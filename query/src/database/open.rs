@@ -2,10 +2,11 @@
 
 use super::{Database, DatabaseConfig, Points};
 use crate::catalog::{
-    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, Table, TableDefinition, ViewDefinition,
+    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, PlainView, SinkObject, Table, TableDefinition, ViewDefinition,
     errors_schema, offsets_schema,
 };
 use crate::checkpoints::Checkpointer;
+use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
 use arrow::datatypes::Schema;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
@@ -23,6 +24,7 @@ struct Definitions {
     tables: BTreeMap<u64, Arc<Table>>,
     views: BTreeMap<u64, ViewDefinition>,
     indexes: BTreeMap<String, IndexDefinition>,
+    sinks: BTreeMap<u64, Arc<SinkObject>>,
     last: u64,
 }
 
@@ -72,6 +74,7 @@ impl Database {
             sources: Sources::default(),
             replays: Replays::default(),
             checkpointer,
+            sinks: Sinks::default(),
         });
         database.rebuild(definitions).await?;
         Ok(database)
@@ -111,6 +114,8 @@ impl Database {
             }
         }
         self.set_catalog(catalog);
+        // Before sources, so that nothing has changed yet since the log ends.
+        self.start_sinks(definitions.sinks.into_values()).await?;
         for table in definitions.tables.into_values() {
             if let Err(error) = self.start_source_of(&table) {
                 // Its table is there all the same, and so is everything else.
@@ -176,6 +181,12 @@ impl Definitions {
                 self.note(definition.id.0);
                 self.indexes.insert(definition.name.clone(), definition);
             }
+            DdlRecord::CreateSink(definition) => {
+                let sink = Arc::new(new_sink(definition, retention));
+                self.note(sink.definition.progress.0);
+                tables.add(sink.definition.progress, sink.progress.clone());
+                self.sinks.insert(sink.definition.id.0, sink);
+            }
             DdlRecord::DropIndexes(names) => self.indexes.retain(|name, _| !names.contains(name)),
             DdlRecord::ReplaceView { old, new } => {
                 self.views.remove(&old.0);
@@ -187,6 +198,7 @@ impl Definitions {
                 for id in ids {
                     self.tables.remove(&id.0);
                     self.views.remove(&id.0);
+                    self.sinks.remove(&id.0);
                     tables.remove(id);
                 }
             }

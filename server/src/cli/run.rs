@@ -229,10 +229,11 @@ async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions
         done.map_err(|error| locate(error, statement.text()))?;
     }
     printer.output.flush()?;
-    if !printed && !database.wait_for_bounded_sources().await? {
+    let has_sinks = !database.sinks().is_empty();
+    if (!printed || has_sinks) && !database.wait_for_bounded_sources().await? {
         std::future::pending::<()>().await;
     }
-    Ok(())
+    database.finish_sinks().await
 }
 
 async fn follow(session: &mut Session, statement: &Statement, printer: &mut Printer) -> Result<()> {
