@@ -3,12 +3,23 @@
 //! `cargo run --release -p cenote-connectors --example decode [rows]` writes its input to a temporary folder.
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use cenote_engine::port::{Offsets, PathPolicy, SourceBatch, SourceOutput, SourceRequest, StopToken};
+use cenote_connectors::encode::{Encoder, Encoding, Encodings};
+use cenote_connectors::file::FileConnector;
+use cenote_engine::port::{Connector, Offsets, PathPolicy, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Nothing is written here.
+struct Unused;
+
+impl Encodings for Unused {
+    fn encoder(&self, _: Encoding, _: &SchemaRef) -> cenote_statestore::Result<Box<dyn Encoder>> {
+        unimplemented!("sources encode nothing")
+    }
+}
 
 /// Counts what it is handed and lets it go.
 struct Counted(usize);
@@ -146,11 +157,8 @@ fn connector(workload: &Workload, path: &Path, projection: Option<Vec<usize>>) -
         paths: PathPolicy::Any,
         threads: 1,
     };
-    let registry = cenote_connectors::registry();
-    let source = registry
-        .get("file")
-        .and_then(|file| file.source(request).ok())
-        .expect("a file source");
+    let file = FileConnector::new(Arc::new(Unused));
+    let source = file.source(request).expect("a file source");
     let mut output = Counted(0);
     source
         .run(&mut output, &StopToken::default())

@@ -1,4 +1,4 @@
-//! The `file` connector: a file, a glob or a folder, read once or followed.
+//! The `file` connector: a file, a glob or a folder, read once or followed; and files that a sink writes into a folder.
 //!
 //! # Rules kept here
 //! 1. A partition is a file, named by its path as the option `path` leads to it. Positions are bytes of text
@@ -12,13 +12,14 @@
 //!    line feed of the last; it is woken by the operating system and never looks without being woken.
 //!
 //! # Not here
-//! What a line or record means: `json`, `csv`, `parquet`.
+//! What a line or record means: `json`, `csv`, `parquet`. How rows are written: `encode`.
 
 mod bounded;
 mod follow;
 mod identity;
 mod input;
 mod location;
+mod output;
 mod policy;
 mod read;
 mod settings;
@@ -32,13 +33,24 @@ mod tests;
 
 pub use settings::OPTIONS;
 
-use cenote_engine::port::{Connector, OptionSpec, Source, SourceOutput, SourceRequest, StopToken};
+use crate::encode::Encodings;
+use cenote_engine::port::{Connector, OptionSpec, Sink, SinkRequest, Source, SourceOutput, SourceRequest, StopToken};
 use cenote_statestore::{Error, ErrorKind, Result};
 use location::Location;
 use settings::Settings;
+use std::sync::Arc;
 
-/// Reads files.
-pub struct FileConnector;
+/// Reads and writes files.
+pub struct FileConnector {
+    encodings: Arc<dyn Encodings>,
+}
+
+impl FileConnector {
+    /// A connector that writes in the forms of `encodings`.
+    pub fn new(encodings: Arc<dyn Encodings>) -> FileConnector {
+        FileConnector { encodings }
+    }
+}
 
 impl Connector for FileConnector {
     fn name(&self) -> &'static str {
@@ -60,6 +72,14 @@ impl Connector for FileConnector {
         };
         source.check_files()?;
         Ok(Box::new(source))
+    }
+
+    fn sink_options(&self) -> &'static [OptionSpec] {
+        output::OPTIONS
+    }
+
+    fn sink(&self, request: SinkRequest) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(output::FileOutput::new(&request, &self.encodings)?))
     }
 }
 

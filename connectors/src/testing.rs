@@ -1,12 +1,13 @@
 //! What the tests of several modules share: schemas, requests, an output that keeps everything, dice.
 
+use crate::encode::{Encoder, Encoding, Encodings};
 use crate::rows::Rows;
 use crate::text::{Limits, TextRows};
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use cenote_engine::port::{
-    BadRow, Connector, Offsets, Options, PathPolicy, SourceBatch, SourceOutput, SourceRequest, StopToken,
+    BadRow, Connector, Offsets, Options, PathPolicy, SinkRequest, SourceBatch, SourceOutput, SourceRequest, StopToken,
 };
 use cenote_statestore::Result;
 use std::sync::Arc;
@@ -42,6 +43,56 @@ pub(crate) fn request(schema: &SchemaRef, pairs: &[(&str, &str)]) -> SourceReque
         until: None,
         paths: PathPolicy::Any,
         threads: 1,
+    }
+}
+
+/// The connector of files.
+pub(crate) fn connector() -> crate::file::FileConnector {
+    crate::file::FileConnector::new(Arc::new(Bars))
+}
+
+/// A request for a sink whose rows have the first column as their key.
+pub(crate) fn sink_request(schema: &SchemaRef, pairs: &[(&str, &str)]) -> SinkRequest {
+    SinkRequest {
+        name: "k".to_string(),
+        schema: Arc::clone(schema),
+        key: vec![0],
+        options: options(pairs),
+        paths: PathPolicy::Any,
+    }
+}
+
+/// Rows as their values joined by `|`, a line each; a file starts with `#` and ends with `.` where its format is no text.
+pub(crate) struct Bars;
+
+impl Encodings for Bars {
+    fn encoder(&self, encoding: Encoding, _: &SchemaRef) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(BarLines(encoding)))
+    }
+}
+
+struct BarLines(Encoding);
+
+impl Encoder for BarLines {
+    fn start(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        if self.0 != Encoding::Ndjson {
+            out.extend_from_slice(b"#\n");
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        rows_of(batch)
+            .iter()
+            .for_each(|row| out.extend_from_slice(format!("{row}\n").as_bytes()));
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        if !self.0.is_text() {
+            out.extend_from_slice(b".\n");
+        }
+        Ok(())
     }
 }
 
@@ -108,9 +159,7 @@ pub(crate) fn rows_of(batch: &RecordBatch) -> Vec<String> {
 /// Runs a request to its end.
 pub(crate) fn run(request: SourceRequest) -> Result<Kept> {
     let mut kept = Kept::default();
-    crate::file::FileConnector
-        .source(request)?
-        .run(&mut kept, &StopToken::default())?;
+    connector().source(request)?.run(&mut kept, &StopToken::default())?;
     Ok(kept)
 }
 

@@ -1,5 +1,5 @@
 //! Ports: what the engine asks of systems outside it. Connectors implement them and are handed in
-//! through a [`ConnectorRegistry`]; the engine names no concrete system.
+//! through a [`ConnectorRegistry`]; the engine names no concrete system. Sources are here, sinks in [`sink`](self::Sink).
 //!
 //! # Rules kept here
 //! 1. A source runs on a thread of its own and pushes batches; [`SourceOutput::push`] blocks while the
@@ -8,9 +8,13 @@
 //!    visible in one epoch, so restarting a source from stored offsets neither loses nor repeats a row.
 //! 3. Rows that do not parse are not errors of the source: they travel as [`BadRow`]s beside the good ones.
 
+mod sink;
+
+pub use sink::{Cut, Sink, SinkContract, SinkRequest};
+
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use cenote_statestore::Result;
+use cenote_statestore::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -170,20 +174,54 @@ pub trait Source: Send {
     fn is_bounded(&self) -> bool;
 }
 
-/// A kind of system that data comes from.
+/// A kind of system that data comes from or goes to.
 pub trait Connector: Send + Sync {
     /// The value of `connector = '...'`.
     fn name(&self) -> &'static str;
 
-    /// Every option it takes, `connector` itself excluded.
-    fn options(&self) -> &'static [OptionSpec];
+    /// Every option that its sources take, `connector` itself excluded.
+    fn options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
+
+    /// Every option that its sinks take, `connector` itself excluded.
+    fn sink_options(&self) -> &'static [OptionSpec] {
+        &[]
+    }
 
     /// Checks a request without reading data and makes a source of it.
     ///
     /// # Errors
     /// `Invalid`: an option is missing, misspelt (the nearest name is suggested) or has a bad value, a
-    /// path is outside the allowed folders, or a column type cannot be read in this format.
-    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
+    /// path is outside the allowed folders, or a column type cannot be read in this format. `Unsupported`: nothing can be
+    /// read through it.
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        Err(one_way(
+            &request.name,
+            self.name(),
+            "read from",
+            "CREATE SINK writes to it",
+        ))
+    }
+
+    /// Checks a request without writing anything and makes a sink of it.
+    ///
+    /// # Errors
+    /// `Invalid`: as of [`Connector::source`]. `Unsupported`: nothing can be written through it.
+    fn sink(&self, request: SinkRequest) -> Result<Box<dyn Sink>> {
+        Err(one_way(
+            &request.name,
+            self.name(),
+            "written to",
+            "CREATE SOURCE reads from it",
+        ))
+    }
+}
+
+/// CONN-0017: a connector that goes the other way only.
+fn one_way(object: &str, connector: &str, way: &str, attempt: &str) -> Error {
+    let message = format!("cannot create \"{object}\": connector '{connector}' cannot be {way}");
+    Error::new(ErrorKind::Unsupported, "CONN-0017", message).attempt(attempt)
 }
 
 /// The connectors of this build, by name.

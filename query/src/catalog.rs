@@ -6,6 +6,12 @@
 //! # Not here
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
+mod kept;
+mod sinks;
+
+pub(crate) use kept::KeptBy;
+pub use sinks::{SinkDefinition, SinkObject, progress_schema};
+
 use crate::constraints::{Checks, Constraints};
 use crate::database::Points;
 use crate::parse::Parsed;
@@ -63,6 +69,8 @@ pub enum DdlRecord {
     CreateIndex(IndexDefinition),
     /// Indexes dropped, by their names.
     DropIndexes(Vec<String>),
+    /// A sink.
+    CreateSink(SinkDefinition),
     /// A plain view that takes the place of another.
     ReplaceView {
         /// The view that goes.
@@ -312,6 +320,7 @@ pub struct Catalog {
     objects: BTreeMap<String, Object>,
     names: BTreeMap<CollectionId, String>,
     indexes: BTreeMap<String, Arc<Index>>,
+    sinks: BTreeMap<String, Arc<SinkObject>>,
     next: u64,
 }
 
@@ -321,6 +330,7 @@ impl Default for Catalog {
             objects: BTreeMap::new(),
             names: BTreeMap::new(),
             indexes: BTreeMap::new(),
+            sinks: BTreeMap::new(),
             next: FIRST_COLLECTION,
         }
     }
@@ -424,6 +434,7 @@ impl Catalog {
             self.objects.remove(&name);
         }
         self.indexes.retain(|_, index| !ids.contains(&index.definition.on));
+        self.sinks.retain(|_, sink| !ids.contains(&sink.definition.id));
     }
 
     /// The index of that name, if a user made it.
@@ -464,19 +475,14 @@ impl Catalog {
     /// # Errors
     /// `Conflict` 42P07.
     pub fn check_free(&self, name: &str) -> Result<()> {
-        match self.get(name) {
-            None => Ok(()),
-            Some(object) => Err(Error::new(
-                ErrorKind::Conflict,
-                "SQL-0201",
-                format!(
-                    "cannot create \"{name}\": a {} of that name exists already",
-                    object.kind()
-                ),
-            )
+        let sink = self.sinks.get(name).map(|_| "sink");
+        let Some(kind) = self.get(name).map(Object::kind).or(sink) else {
+            return Ok(());
+        };
+        let message = format!("cannot create \"{name}\": a {kind} of that name exists already");
+        Err(Error::new(ErrorKind::Conflict, "SQL-0201", message)
             .sqlstate("42P07")
-            .attempt("choose another name, or DROP it first")),
-        }
+            .attempt("choose another name, or DROP it first"))
     }
 
     /// Objects that read `id`, directly.
@@ -521,25 +527,6 @@ impl Catalog {
             Some((_, candidate)) => error.attempt(format!("perhaps you meant \"{candidate}\"")),
             None => error,
         }
-    }
-}
-
-impl Catalog {
-    /// State tables that are kept as versions of many epochs: sources' offsets and views' errors.
-    pub(crate) fn kept_states(&self) -> impl Iterator<Item = (&Object, &Arc<VersionedTable>)> {
-        self.objects().filter_map(|object| {
-            let kept = match object {
-                Object::Table(table) => table.offsets.as_ref(),
-                Object::MaterializedView(view) => view.errors.as_ref(),
-                Object::View(_) => None,
-            };
-            Some((object, kept?))
-        })
-    }
-
-    /// A state table that is kept as versions of many epochs.
-    pub(crate) fn kept_state(&self, name: &str) -> Option<(&Object, &Arc<VersionedTable>)> {
-        self.kept_states().find(|(_, table)| table.schema().name == name)
     }
 }
 

@@ -171,12 +171,14 @@ impl Database {
         let lineage = self.checkpointer().lineage.lock().take();
         let capture = tokio::time::timeout_at(deadline.at.into(), self.capture(lineage)).await;
         let capture = capture.map_err(|_| self.out_of_time())??;
+        let reached = tokio::time::timeout_at(deadline.at.into(), self.running_sinks().reach(capture.epoch())).await;
+        reached.map_err(|_| self.out_of_time())?;
         let database = self.clone();
         let keep = Keep {
             count: self.config().checkpoint_retain.max(1),
             age: Duration::ZERO,
         };
-        blocking(move || {
+        let written = blocking(move || {
             let (manifest, lineage) = capture.write(&store, kind, &deadline)?;
             database.checkpointer().goes_on_from(lineage);
             if let Some(name) = savepoint {
@@ -187,8 +189,10 @@ impl Database {
                 tracing::warn!("old checkpoints are kept: {}", error.render());
             }
             Ok(manifest)
-        })
-        .await
+        });
+        let manifest = written.await?;
+        self.running_sinks().published(Epoch(manifest.epoch));
+        Ok(manifest)
     }
 
     fn out_of_time(&self) -> Error {
@@ -290,6 +294,9 @@ fn definitions(catalog: &Catalog) -> Vec<DdlRecord> {
         for index in catalog.indexes_of(object.id()) {
             records.insert(index.definition.id, DdlRecord::CreateIndex(index.definition.clone()));
         }
+    }
+    for sink in catalog.sinks() {
+        records.insert(sink.definition.id, DdlRecord::CreateSink(sink.definition.clone()));
     }
     records.into_values().collect()
 }

@@ -11,7 +11,7 @@ mod state;
 
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
-pub(crate) use open::new_table;
+pub(crate) use open::{HISTORY_BYTES, new_table};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;
@@ -22,6 +22,7 @@ use crate::catalog::{Catalog, MaterializedView, Object};
 use crate::checkpoints::Checkpointer;
 use crate::outcome::BatchStream;
 use crate::session::Session;
+use crate::sink::Sinks;
 use crate::source::{Replays, Sources};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -58,7 +59,7 @@ pub struct DatabaseConfig {
     pub retain_time: Duration,
     /// Connectors of this build.
     pub connectors: ConnectorRegistry,
-    /// Folders that file sources may read.
+    /// Folders that file sources may read, and file sinks write to.
     pub paths: PathPolicy,
     /// Rows of a table fed by a replayable source without a primary key stay in the source and are read again when
     /// asked for, instead of being kept (`cenote run`).
@@ -215,6 +216,7 @@ pub struct Database {
     sources: Sources,
     replays: Replays,
     checkpointer: Checkpointer,
+    sinks: Sinks,
 }
 
 impl Database {
@@ -267,6 +269,10 @@ impl Database {
 
     pub(crate) fn sources(&self) -> &Sources {
         &self.sources
+    }
+
+    pub(crate) fn running_sinks(&self) -> &Sinks {
+        &self.sinks
     }
 
     /// Refuses to read a view that has failed, or that reads one.
@@ -347,6 +353,7 @@ impl Database {
         if let Some(error) = self.checkpointer.progress().failure {
             problems.push(format!("the last checkpoint failed: {}", error.message()));
         }
+        problems.extend(self.sinks.failures());
         Health { problems }
     }
 
@@ -386,11 +393,13 @@ impl Database {
         Ok(epoch)
     }
 
-    /// Stops replays and sources, then the engine: what is queued is committed, the log is marked as closed, threads end.
+    /// Stops replays, sources and sinks, then the engine: what is queued is committed, sinks have written it as far as they come
+    /// in a few seconds, the log is marked as closed, threads end.
     pub async fn shutdown(&self) -> Result<()> {
         // First, as whoever writes may wait for a view that waits for its replay.
         self.replays.stop_all();
         self.sources.stop_all();
+        self.stop_sinks().await;
         self.engine.shutdown();
         Ok(())
     }

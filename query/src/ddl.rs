@@ -7,7 +7,7 @@ mod views;
 
 pub(crate) use views::{OnRowError, PreparedView, RUN_HISTORY_BYTES, ViewSettings};
 
-pub(crate) use drop::dropped_kind;
+pub(crate) use drop::{dropped_kind, other_kind};
 pub(crate) use indexes::{forget, insert};
 
 use crate::catalog::{ColumnDefinition, DdlRecord, Object, Table, TableDefinition};
@@ -294,13 +294,17 @@ fn duplicate_column(name: &str) -> Error {
 
 /// The options of a WITH clause as texts, names in lower case.
 fn options_of(options: &CreateTableOptions) -> Result<Options> {
-    let given = match options {
-        CreateTableOptions::None => return Ok(Options::new()),
+    match options {
+        CreateTableOptions::None => Ok(Options::new()),
         CreateTableOptions::With(given) | CreateTableOptions::Options(given) | CreateTableOptions::Plain(given) => {
-            given
+            options_given(given)
         }
-        other => return Err(unsupported(other)),
-    };
+        other => Err(unsupported(other)),
+    }
+}
+
+/// Options as texts, names in lower case.
+pub(crate) fn options_given(given: &[SqlOption]) -> Result<Options> {
     let mut named = Options::new();
     for option in given {
         let SqlOption::KeyValue { key, value } = option else {

@@ -1,7 +1,7 @@
 //! SQL text to statements: PostgreSQL's grammar from sqlparser, plus Cenote's own statements.
 //!
 //! # Owns
-//! Splitting a script, `AS OF EPOCH`, `CREATE SOURCE`, `SUBSCRIBE TO` and the SHOW family; syntax errors with their
+//! Splitting a script, `AS OF EPOCH`, `CREATE SOURCE`, `CREATE SINK`, `SUBSCRIBE TO` and the SHOW family; syntax errors with their
 //! position; a bound on how deep a statement may be.
 //!
 //! # Not here
@@ -16,6 +16,7 @@ mod inspect;
 mod joins;
 mod lines;
 mod signs;
+mod sinks;
 pub(crate) mod structs;
 mod swallowed;
 mod table_command;
@@ -32,6 +33,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 pub(crate) use inspect::Inspection;
 use lines::Lines;
+pub(crate) use sinks::{CreateSink, SinkStatement};
 use std::sync::Arc;
 
 /// How deeply expressions and queries may nest.
@@ -118,6 +120,8 @@ pub(crate) enum Parsed {
     Inspect(Inspection),
     /// CHECKPOINT, CREATE SAVEPOINT, DROP SAVEPOINT.
     Checkpoint(CheckpointStatement),
+    /// CREATE SINK, DROP SINK.
+    Sink(SinkStatement),
     /// `SUBSCRIBE TO name`.
     Subscribe {
         name: ObjectName,
@@ -266,7 +270,7 @@ fn parse_words(text: &str, tokens: &[TokenWithSpan], words: &[&TokenWithSpan]) -
                 .collect::<Vec<_>>()
                 .join(" "),
         )),
-        ("create", "sink") | ("drop", "sink") => Err(not_yet("a sink", "sinks are not supported yet")),
+        ("create" | "drop", "sink") => sinks::parse(text, tokens).map(Parsed::Sink),
         ("checkpoint", _) | ("create" | "drop", "savepoint") => {
             checkpoints::parse(text, tokens).map(Parsed::Checkpoint)
         }

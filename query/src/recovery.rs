@@ -11,7 +11,7 @@
 //! Writing checkpoints (`checkpoints`); a start from the log alone (`database::open`).
 
 use crate::catalog::{
-    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, Object, PlainView, STATE_SCHEMA, Table, ViewDefinition,
+    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, Object, PlainView, STATE_SCHEMA, SinkObject, Table, ViewDefinition,
 };
 use crate::checkpoints::{Checkpointer, Lineage, NextRecord, SECTION_CATALOG, SECTION_LOG, SECTION_PLANS};
 use crate::database::{Database, new_table};
@@ -120,6 +120,7 @@ impl StartPoint {
     pub(crate) fn fill<'a>(
         &self,
         definitions: impl Iterator<Item = &'a Arc<Table>>,
+        sinks: impl Iterator<Item = &'a Arc<SinkObject>>,
         tables: &mut RecoveredTables<'_>,
     ) -> Result<()> {
         self.fill_one(ERRORS, CATALOG_SCHEMA, "errors", tables)?;
@@ -131,6 +132,10 @@ impl StartPoint {
             if let (Some(id), Some(offsets)) = (table.definition.offsets, &table.offsets) {
                 self.fill_one(id, STATE_SCHEMA, &offsets.schema().name, tables)?;
             }
+        }
+        for sink in sinks {
+            let name = &sink.progress.schema().name;
+            self.fill_one(sink.definition.progress, STATE_SCHEMA, name, tables)?;
         }
         Ok(())
     }
@@ -337,6 +342,11 @@ impl Database {
             }
             DdlRecord::CreateIndex(definition) => {
                 self.change_catalog(|catalog| crate::ddl::insert(catalog, definition));
+            }
+            DdlRecord::CreateSink(definition) => {
+                let sink = Arc::new(crate::sink::new_sink(definition, self.engine().retention()));
+                logged.create_tables = vec![(sink.definition.progress, sink.progress.clone())];
+                self.change_catalog(|catalog| catalog.insert_sink(sink));
             }
             DdlRecord::DropIndexes(names) => self.change_catalog(|catalog| {
                 let dropped = names.iter().filter_map(|name| catalog.remove_index(name));

@@ -184,6 +184,7 @@ impl Session {
             Parsed::Cursor(of) => self.cursor(statement, of, parameters).await,
             Parsed::Inspect(inspection) => self.inspect(inspection).await,
             Parsed::Checkpoint(of) => self.checkpoint(of).await,
+            Parsed::Sink(of) => self.sink(of, &statement.text).await,
             Parsed::Show(words) => {
                 let rows = crate::show::rows(&self.database, words).await?;
                 Ok(fixed_rows(rows, "SHOW"))

@@ -13,6 +13,7 @@ enum Listing {
     State,
     Checkpoints,
     History(String),
+    Sinks,
     Create(String),
 }
 
@@ -21,11 +22,11 @@ fn listing(words: &str) -> Result<Listing> {
     Ok(match parts.as_slice() {
         ["tables"] => Listing::Objects("table"),
         ["sources"] => Listing::Objects("source"),
-        ["sinks"] => Listing::Objects("sink"),
+        ["sinks"] => Listing::Sinks,
         ["views"] => Listing::Objects("view"),
         ["materialized", "views"] => Listing::Objects("materialized view"),
         ["state"] => Listing::State,
-        ["create", "table" | "source" | "view" | "object", name] => Listing::Create(name.to_string()),
+        ["create", "table" | "source" | "sink" | "view" | "object", name] => Listing::Create(name.to_string()),
         ["create", "materialized", "view", name] => Listing::Create(name.to_string()),
         ["checkpoints"] => Listing::Checkpoints,
         ["history", "of", name @ ..] if !name.is_empty() => {
@@ -39,7 +40,7 @@ fn listing(words: &str) -> Result<Listing> {
                 format!("cannot show \"{words}\": there is no such list"),
             )
             .sqlstate("42601")
-            .attempt("SHOW TABLES, SOURCES, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS, HISTORY OF <name> or CREATE <object>"));
+            .attempt("SHOW TABLES, SOURCES, SINKS, VIEWS, MATERIALIZED VIEWS, STATE, CHECKPOINTS, HISTORY OF <name> or CREATE <object>"));
         }
     })
 }
@@ -60,6 +61,7 @@ pub(crate) fn columns(words: &str) -> Result<SchemaRef> {
         Listing::State => text_columns(&["view", "operator", "table"]),
         Listing::Checkpoints => crate::checkpoints::table(Vec::new())?.schema(),
         Listing::History(_) => crate::history::columns()?,
+        Listing::Sinks => crate::sink::columns()?,
         Listing::Create(_) => text_columns(&["name", "create_statement"]),
     })
 }
@@ -70,6 +72,7 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
     let rows: Vec<Vec<String>> = match listing(words)? {
         Listing::Checkpoints => return crate::checkpoints::table(database.checkpoints().await?),
         Listing::History(name) => return crate::history::rows(database, &name).await,
+        Listing::Sinks => return crate::sink::table(database, &catalog),
         Listing::Objects(kind) => {
             let named = catalog.objects().filter(|object| object.kind() == kind);
             named.map(|object| vec![object.name().to_string()]).collect()
@@ -87,8 +90,12 @@ pub(crate) async fn rows(database: &Arc<Database>, words: &str) -> Result<Record
             .collect(),
         Listing::Create(name) => {
             let name = name.strip_prefix("public.").unwrap_or(&name);
-            let object: &Object = catalog.get(name).ok_or_else(|| catalog.missing(name))?;
-            vec![vec![object.name().to_string(), object.sql().to_string()]]
+            let sink = || Some(catalog.sink(name)?.definition.sql.as_str());
+            let sql = catalog.get(name).map(Object::sql).or_else(sink);
+            vec![vec![
+                name.to_string(),
+                sql.ok_or_else(|| catalog.missing(name))?.to_string(),
+            ]]
         }
     };
     let schema = columns(words)?;

@@ -10,14 +10,13 @@ pub(crate) use replay::Replays;
 
 use crate::catalog::{ERRORS, Table, errors_schema};
 use crate::database::{Answers, Database};
-use crate::error::near;
 use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch, StringArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
 use cenote_engine::plan::CollectionId;
 use cenote_engine::port::{BadRow, Offsets, Source, SourceBatch, SourceOutput, SourceRequest, StopToken};
 use cenote_engine::{Commit, OnConflict, Sealing, SourceFeed, TableWrite};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Error, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -200,15 +199,7 @@ impl Database {
     pub(crate) fn source_of(&self, table: &Table, offsets: Offsets, until: Option<Offsets>) -> Result<Box<dyn Source>> {
         let options = table.definition.connector.clone().unwrap_or_default();
         let name = options.get("connector").cloned().unwrap_or_default();
-        let connectors = &self.config().connectors;
-        let connector = connectors.get(&name).ok_or_else(|| {
-            let known: Vec<&str> = connectors.iter().map(|connector| connector.name()).collect();
-            let table = &table.definition.name;
-            let message = format!("cannot create \"{table}\": there is no connector '{name}'");
-            let error = Error::new(ErrorKind::Invalid, "CONN-0016", message).sqlstate("22023");
-            near(error.fact("connectors", known.join(", ")), &name, known)
-        })?;
-        connector.source(SourceRequest {
+        self.connector(&table.definition.name, &name)?.source(SourceRequest {
             name: table.definition.name.clone(),
             schema: table.columns.clone(),
             projection: None,

@@ -1,6 +1,6 @@
 //! System tables: schema `cenote_catalog`.
 
-use crate::catalog::Object;
+use crate::catalog::{KeptBy, Object};
 use crate::database::StateTable;
 use crate::plan::ReadView;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt64Array};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All system tables.
-pub(crate) const TABLES: [&str; 12] = [
+pub(crate) const TABLES: [&str; 13] = [
     "checkpoints",
     "connector_options",
     "errors",
@@ -20,6 +20,7 @@ pub(crate) const TABLES: [&str; 12] = [
     "materialized_views",
     "operators",
     "settings",
+    "sinks",
     "sources",
     "state_tables",
     "tables",
@@ -27,7 +28,7 @@ pub(crate) const TABLES: [&str; 12] = [
 ];
 
 /// System tables that are promised and not there yet.
-const PROMISED: [&str; 2] = ["sinks", "watermarks"];
+const PROMISED: [&str; 1] = ["watermarks"];
 
 /// Refuses names that are no system table's.
 ///
@@ -86,6 +87,7 @@ pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<R
     match name {
         "views" | "materialized_views" => views(view),
         "tables" => tables(view),
+        "sinks" => crate::sink::table(&view.database, &view.catalog).map(Some),
         "sources" => sources(view),
         "state_tables" => state_tables(view).await,
         "operators" => crate::figures::operators(view, None).await.map(Some),
@@ -193,13 +195,20 @@ fn sources(view: &ReadView) -> Result<Option<RecordBatch>> {
 /// Every option of `WITH (...)`, as the connectors of this build declare them.
 fn connector_options(view: &ReadView) -> Result<Option<RecordBatch>> {
     let connectors = view.database.config().connectors.iter();
-    let options: Vec<(&str, &OptionSpec)> = connectors
-        .flat_map(|connector| connector.options().iter().map(|option| (connector.name(), option)))
+    let options: Vec<(&str, &str, &OptionSpec)> = connectors
+        .flat_map(|connector| {
+            let read = connector.options().iter().map(|option| ("source", option));
+            let written = connector.sink_options().iter().map(|option| ("sink", option));
+            read.chain(written)
+                .map(|(direction, option)| (connector.name(), direction, option))
+        })
         .collect();
-    let texts = |of: fn(&OptionSpec) -> String| options.iter().map(|(_, option)| Some(of(option))).collect();
-    let names = options.iter().map(|(connector, _)| Some(connector.to_string()));
+    let texts = |of: fn(&OptionSpec) -> String| options.iter().map(|(_, _, option)| Some(of(option))).collect();
+    let names = options.iter().map(|(connector, ..)| Some(connector.to_string()));
+    let directions = options.iter().map(|(_, direction, _)| Some(direction.to_string()));
     Columns::default()
         .text("connector", names.collect())
+        .text("direction", directions.collect())
         .text("option", texts(|option| option.name.to_string()))
         .text(
             "required",
@@ -215,23 +224,15 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
     let states = view.database.state_tables(&view.catalog);
     let states: HashMap<&str, &StateTable> = states.iter().map(|state| (state.schema.name.as_str(), state)).collect();
     let kept = view.catalog.kept_states();
-    let kept: HashMap<&str, &Object> = kept
-        .map(|(object, kept)| (kept.schema().name.as_str(), object))
+    let kept: HashMap<&str, KeptBy<'_>> = kept
+        .map(|(kept_by, kept)| (kept.schema().name.as_str(), kept_by))
         .collect();
     let found: Vec<_> = readables
         .iter()
         .filter(|readable| readable.schema_name == crate::catalog::STATE_SCHEMA)
         .map(|readable| (readable, states.get(readable.name.as_str())))
         .collect();
-    let kept_by = |readable: &crate::database::Readable| {
-        let object = kept.get(readable.name.as_str())?;
-        let operator = if matches!(object, Object::Table(_)) {
-            "source"
-        } else {
-            "errors"
-        };
-        Some((object.name().to_string(), operator))
-    };
+    let kept_by = |readable: &crate::database::Readable| kept.get(readable.name.as_str());
     let key = |readable: &crate::database::Readable| {
         let names: Vec<&str> = readable
             .key
@@ -247,9 +248,10 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
                 .iter()
                 .map(|(readable, state)| match state {
                     Some(state) => Some(state.view.definition.name.clone()),
-                    None => kept_by(readable)
-                        .filter(|(_, operator)| *operator == "errors")
-                        .map(|(name, _)| name),
+                    None => match kept_by(readable) {
+                        Some(KeptBy::View(view)) => Some(view.definition.name.clone()),
+                        _ => None,
+                    },
                 })
                 .collect(),
         )
@@ -259,7 +261,7 @@ async fn state_tables(view: &ReadView) -> Result<Option<RecordBatch>> {
                 .iter()
                 .map(|(readable, state)| match state {
                     Some(state) => Some(state.operator.to_string()),
-                    None => kept_by(readable).map(|(_, operator)| operator.to_string()),
+                    None => kept_by(readable).map(|kept_by| kept_by.operator().to_string()),
                 })
                 .collect(),
         )

@@ -1,6 +1,6 @@
 //! Turns batches of a result into bytes: NDJSON, CSV, Arrow IPC, Parquet, an aligned table.
 //!
-//! An [`Encoder`] appends to a buffer that the caller empties whenever it likes, so that the same code
+//! An [`Encoder`] (a port of the connectors, whose sinks write with the same ones) appends to a buffer that the caller empties whenever it likes, so that the same code
 //! writes to a terminal, a file and a network peer in memory that one batch bounds (the aligned table and
 //! the row group of Parquet excepted).
 //!
@@ -19,10 +19,16 @@ mod table;
 pub use changes::ChangeLines;
 pub use json::{RowObject, json_writers, write_json_text};
 
+pub use cenote_connectors::encode::Encoder;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use cenote_connectors::encode::{Encoding, Encodings};
+use cenote_connectors::registry;
+use cenote_engine::port::ConnectorRegistry;
 use cenote_query::pgtext::{Formatter, TextStyle};
 use cenote_statestore::Result;
+use std::sync::Arc;
 
 /// Rows that are encoded before the buffer is handed on: bounds memory when a batch is large.
 pub const CHUNK_ROWS: usize = 8_192;
@@ -52,18 +58,6 @@ pub enum Format {
     Parquet,
 }
 
-/// Appends a result to a buffer.
-pub trait Encoder: Send {
-    /// What stands before the first row.
-    fn start(&mut self, out: &mut Vec<u8>) -> Result<()>;
-
-    /// The rows of one batch, at most [`CHUNK_ROWS`] for bounded memory.
-    fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>;
-
-    /// What stands after the last row. Nothing may follow.
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<()>;
-}
-
 impl Format {
     /// The media type.
     pub fn content_type(self) -> &'static str {
@@ -88,6 +82,26 @@ impl Format {
             Format::Arrow => Box::new(arrow_ipc::IpcStream::new(schema)?),
             Format::Parquet => Box::new(parquet_file::ParquetFile::new(schema)?),
         })
+    }
+}
+
+/// The connectors of this build, whose sinks write rows as other doors do.
+pub fn connectors() -> ConnectorRegistry {
+    let encodings: Arc<dyn Encodings> = Arc::new(SinkEncodings);
+    registry(&encodings)
+}
+
+/// What sinks write with.
+struct SinkEncodings;
+
+impl Encodings for SinkEncodings {
+    fn encoder(&self, encoding: Encoding, schema: &SchemaRef) -> Result<Box<dyn Encoder>> {
+        let format = match encoding {
+            Encoding::Ndjson => Format::Ndjson,
+            Encoding::Csv => Format::Csv,
+            Encoding::Parquet => Format::Parquet,
+        };
+        format.encoder(schema, Numbers::Raw)
     }
 }
 

@@ -28,6 +28,7 @@ mod respond;
 mod routes;
 mod scan;
 mod short_way;
+mod sinks;
 mod sql;
 mod sql_parameters;
 mod stream;

@@ -1,4 +1,4 @@
-//! Which files may be opened, and opening them.
+//! Which files may be opened, and opening them; and which folders may be written to.
 //!
 //! A path is resolved (`..` and symbolic links) before anything is opened, and what was opened is looked at
 //! again, so that a link that is changed in between leads nowhere. Only regular files are opened: opening a
@@ -26,13 +26,43 @@ pub(crate) fn admit(path: &Path, policy: &PathPolicy) -> Result<PathBuf> {
     let inside = |real: &Path| allowed.iter().any(|folder| real.starts_with(folder));
     match real {
         Ok(real) if inside(&real) => Ok(real),
-        Ok(_) => Err(outside(path, folders)),
+        Ok(_) => Err(outside(path, folders, "read")),
         // What is not there is said only of places that may be looked at.
         Err(error) => match existing_ancestor(path) {
             Some(ancestor) if inside(&ancestor) => Err(missing(path, &error)),
-            _ => Err(outside(path, folders)),
+            _ => Err(outside(path, folders, "read")),
         },
     }
+}
+
+/// The real path of a folder that files may be written to; it need not be there yet.
+///
+/// # Errors
+/// `Invalid`: CONN-0005 (SQLSTATE 42501) outside the allowed folders, CONN-0006 (58P01) if it cannot be a folder.
+pub(super) fn admit_folder(path: &Path, policy: &PathPolicy) -> Result<()> {
+    if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().contains(&0) {
+        let problem = format!(
+            "cannot write to `{}`: the path is empty or has a NUL character",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Invalid, "CONN-0006", problem).sqlstate("22023"));
+    }
+    let real = path.canonicalize().ok();
+    if let PathPolicy::Below(folders) = policy {
+        let allowed: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let nearest = real.clone().or_else(|| existing_ancestor(path));
+        // What is to be made must be made where it is said, not where `..` leads to once it is there.
+        let climbs = real.is_none() && path.components().any(|part| part == std::path::Component::ParentDir);
+        if climbs || !nearest.is_some_and(|real| allowed.iter().any(|folder| real.starts_with(folder))) {
+            return Err(outside(path, folders, "write to"));
+        }
+    }
+    if real.is_some_and(|real| !real.is_dir()) {
+        let problem = format!("cannot write to `{}`: it is not a folder", path.display());
+        let error = Error::new(ErrorKind::Invalid, "CONN-0006", problem).sqlstate("58P01");
+        return Err(error.attempt("give the path of a folder, which is made if it is not there"));
+    }
+    Ok(())
 }
 
 fn existing_ancestor(path: &Path) -> Option<PathBuf> {
@@ -60,21 +90,26 @@ pub(crate) fn open(path: &Path, policy: &PathPolicy) -> Result<File> {
         && let Ok(opened) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
         && opened != real
     {
-        return Err(outside(path, folders));
+        return Err(outside(path, folders, "read"));
     }
     Ok(file)
 }
 
-fn outside(path: &Path, folders: &[PathBuf]) -> Error {
+/// CONN-0005; `verb` says what was to be done there.
+fn outside(path: &Path, folders: &[PathBuf], verb: &str) -> Error {
     let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let problem = format!(
-        "cannot read `{}`: it is outside the folders that this server may read",
+        "cannot {verb} `{}`: it is outside the folders that this server may {verb}",
         path.display()
     );
+    let attempt = match verb {
+        "read" => "move the file there, or start the server with --allow-path for its folder",
+        _ => "give a folder below them, or start the server with --allow-path for it",
+    };
     Error::new(ErrorKind::Invalid, "CONN-0005", problem)
         .sqlstate("42501")
         .fact("allowed", folders.join(", "))
-        .attempt("move the file there, or start the server with --allow-path for its folder")
+        .attempt(attempt)
 }
 
 fn missing(path: &Path, error: &std::io::Error) -> Error {

@@ -142,6 +142,11 @@ impl Database {
         let lineage = lineage.as_ref();
         let mut tables = vec![errors_table(self.errors())];
         tables.extend(catalog.objects().flat_map(tables_of));
+        tables.extend(
+            catalog
+                .sinks()
+                .map(|sink| versioned(STATE_SCHEMA, TableKind::Sink, &sink.progress)),
+        );
         let earlier = self.engine().visible();
         for (state, table) in &tables {
             if !lineage.is_some_and(|lineage| lineage.follows(&state.readable_name(), table)) {
@@ -196,6 +201,11 @@ fn contents_of(state: &TableState, table: Arc<VersionedTable>, lineage: Option<&
 }
 
 impl Capture {
+    /// The epoch that everything is of.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// Writes and publishes it.
     ///
     /// # Returns

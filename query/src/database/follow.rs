@@ -66,14 +66,16 @@ impl Database {
     }
 
     /// Waits until a collection is dropped, or its view fails; gives what its readers are told.
-    async fn lost(
+    pub(crate) async fn lost(
         self: Arc<Self>,
         name: String,
         table: Arc<VersionedTable>,
         view: Option<Arc<MaterializedView>>,
     ) -> Error {
         let mut catalog = self.catalog.subscribe();
-        let is_gone = |catalog: &Arc<Catalog>| !catalog.objects().any(|object| keeps(object, &table));
+        let of_sink = |catalog: &Catalog| catalog.sinks().any(|sink| Arc::ptr_eq(&sink.progress, &table));
+        let is_gone =
+            |catalog: &Arc<Catalog>| !catalog.objects().any(|object| keeps(object, &table)) && !of_sink(catalog);
         let dropped = catalog.wait_for(is_gone).map(|_| {
             let message = format!("cannot follow \"{name}\": it was dropped");
             Error::new(ErrorKind::Invalid, "READ-0006", message).sqlstate("42P01")

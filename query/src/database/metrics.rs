@@ -58,6 +58,35 @@ impl Database {
                 source.bytes_expected(),
             );
         }
+        for sink in self.sinks.progress() {
+            let name = || sink.name.clone();
+            let lag = self.epoch().0.saturating_sub(sink.epoch().0);
+            let failed = sink.failure().is_some() as u64;
+            let figures = [
+                (
+                    "cenote_sink_rows_total",
+                    "Rows inserted and deleted that a sink has written.",
+                    "counter",
+                    sink.rows(),
+                ),
+                (
+                    "cenote_sink_bytes_total",
+                    "Bytes written by a sink.",
+                    "counter",
+                    sink.bytes(),
+                ),
+                (
+                    "cenote_sink_epoch_lag",
+                    "Epochs that can be read and that a sink has not committed.",
+                    "gauge",
+                    lag,
+                ),
+                ("cenote_sink_failed", "1 if a sink has failed.", "gauge", failed),
+            ];
+            for (metric, help, kind, figure) in figures {
+                add(metric, help, kind, "sink", name(), figure);
+            }
+        }
         for object in self.catalog().objects() {
             if let Some((table, _, _)) = contents(object) {
                 let statistics = table.statistics();

@@ -2,11 +2,12 @@
 
 use super::{Database, DatabaseConfig, Points};
 use crate::catalog::{
-    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, Table, TableDefinition, ViewDefinition, errors_schema,
-    offsets_schema,
+    Catalog, DdlRecord, ERRORS, IndexDefinition, Object, SinkObject, Table, TableDefinition, ViewDefinition,
+    errors_schema, offsets_schema,
 };
 use crate::checkpoints::Checkpointer;
 use crate::recovery::StartPoint;
+use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::{Result, Retention, VersionedTable};
@@ -23,6 +24,7 @@ struct Definitions {
     tables: BTreeMap<u64, Arc<Table>>,
     views: BTreeMap<u64, ViewDefinition>,
     indexes: BTreeMap<String, IndexDefinition>,
+    sinks: BTreeMap<u64, Arc<SinkObject>>,
     last: u64,
 }
 
@@ -69,7 +71,7 @@ impl Database {
                     definitions.take(record, &mut tables, &retention, transient)?;
                 }
                 definitions.note(start.last_collection());
-                apart(|| start.fill(definitions.tables.values(), &mut tables))?;
+                apart(|| start.fill(definitions.tables.values(), definitions.sinks.values(), &mut tables))?;
                 recovered.start_at(start.epoch())
             }
         };
@@ -87,6 +89,7 @@ impl Database {
             sources: Sources::default(),
             replays: Replays::default(),
             checkpointer,
+            sinks: Sinks::default(),
         });
         database.rebuild(definitions, start.as_mut()).await?;
         if let (Some(start), Some(later)) = (start, later) {
@@ -94,6 +97,8 @@ impl Database {
             database.checkpointer().goes_on_from(start.lineage(&database));
             database.make_again(later, start.epoch()).await?;
         }
+        // Before sources, so that nothing has changed yet since the log ends.
+        database.start_sinks().await?;
         database.start_all_sources();
         database.wait_for_newest().await?;
         Ok(database)
@@ -123,6 +128,8 @@ impl Database {
             self.warn_unless_live(view).await;
         }
         self.change_catalog(|catalog| {
+            let sinks = definitions.sinks.into_values();
+            sinks.for_each(|sink| catalog.insert_sink(sink));
             let indexes = definitions.indexes.into_values();
             indexes.for_each(|definition| crate::ddl::insert(catalog, definition));
         });
@@ -196,6 +203,12 @@ impl Definitions {
                 self.note(definition.id.0);
                 self.indexes.insert(definition.name.clone(), definition);
             }
+            DdlRecord::CreateSink(definition) => {
+                let sink = Arc::new(new_sink(definition, retention));
+                self.note(sink.definition.progress.0);
+                tables.add(sink.definition.progress, sink.progress.clone());
+                self.sinks.insert(sink.definition.id.0, sink);
+            }
             DdlRecord::DropIndexes(names) => self.indexes.retain(|name, _| !names.contains(name)),
             DdlRecord::ReplaceView { old, new } => {
                 self.views.remove(&old.0);
@@ -207,6 +220,7 @@ impl Definitions {
                 for id in ids {
                     self.tables.remove(&id.0);
                     self.views.remove(&id.0);
+                    self.sinks.remove(&id.0);
                     tables.remove(id);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::lookup::position_of;
 use super::{Database, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
-use crate::catalog::{Catalog, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
+use crate::catalog::{Catalog, KeptBy, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
 use crate::outcome::BatchStream;
 use crate::parse::parse_expression;
@@ -161,10 +161,10 @@ impl Database {
                 Ok(Target::Versioned { readable, table, view })
             }
             STATE_SCHEMA => {
-                if let Some((object, table)) = catalog.kept_state(name) {
-                    let view = match object {
-                        Object::MaterializedView(view) => Some(view.clone()),
-                        _ => None,
+                if let Some((kept_by, table)) = catalog.kept_state(name) {
+                    let view = match kept_by {
+                        KeptBy::View(view) => Some(view.clone()),
+                        KeptBy::Source(_) | KeptBy::Sink(_) => None,
                     };
                     let table = table.clone();
                     let columns = table.schema().columns.clone();

@@ -1,7 +1,7 @@
 //! DROP, with what depends on the dropped objects.
 
 use super::{encode, object_name};
-use crate::catalog::{Catalog, DdlRecord, Object};
+use crate::catalog::{Catalog, DdlRecord, Object, SinkObject};
 use crate::database::Database;
 use crate::error::unsupported;
 use cenote_engine::Commit;
@@ -38,15 +38,21 @@ impl Database {
             return Ok(notices);
         }
         let doomed = with_readers(&catalog, named, cascade)?;
-        self.drop_all(&doomed).await?;
-        let ids: Vec<CollectionId> = doomed.iter().map(Object::id).collect();
+        let sinks = sinks_over(&catalog, &doomed, cascade)?;
+        self.drop_all(&doomed, &sinks).await?;
+        let mut ids: Vec<CollectionId> = doomed.iter().map(Object::id).collect();
+        ids.extend(sinks.iter().map(|sink| sink.definition.id));
         catalog.remove(&ids);
         self.set_catalog(catalog);
         Ok(notices)
     }
 
-    async fn drop_all(&self, doomed: &[Object]) -> Result<()> {
+    async fn drop_all(self: &Arc<Self>, doomed: &[Object], sinks: &[Arc<SinkObject>]) -> Result<()> {
         let mut drops = Vec::new();
+        for sink in sinks {
+            self.end_sink(sink).await?;
+            drops.extend([sink.definition.id, sink.definition.progress]);
+        }
         for object in doomed {
             drops.push(object.id());
             if let Object::Table(table) = object {
@@ -74,7 +80,7 @@ impl Database {
     }
 }
 
-fn other_kind(object: &Object, wanted: &str) -> Error {
+pub(crate) fn other_kind(object: &Object, wanted: &str) -> Error {
     let (name, kind) = (object.name(), object.kind());
     let message = format!("cannot drop {wanted} \"{name}\": it is a {kind}");
     Error::new(ErrorKind::Invalid, "SQL-0204", message)
@@ -96,7 +102,10 @@ fn with_readers(catalog: &Catalog, named: Vec<Object>, cascade: bool) -> Result<
             .filter(|reader| !found.contains_key(&reader.id()))
             .collect();
         if !cascade && !others.is_empty() {
-            return Err(depended_on(&object, &others));
+            let named = others
+                .iter()
+                .map(|reader| format!("{} {}", reader.kind(), reader.name()));
+            return Err(depended_on(&object, named.collect()));
         }
         for reader in others {
             found.insert(reader.id(), reader.clone());
@@ -107,10 +116,28 @@ fn with_readers(catalog: &Catalog, named: Vec<Object>, cascade: bool) -> Result<
     Ok(found.into_values().rev().collect())
 }
 
-fn depended_on(object: &Object, readers: &[&Object]) -> Error {
-    let names = readers
-        .iter()
-        .map(|reader| format!("{} {}", reader.kind(), reader.name()));
+/// Sinks that follow objects.
+///
+/// # Errors
+/// `Invalid` 2BP01: there is one, and CASCADE was not said.
+fn sinks_over(catalog: &Catalog, doomed: &[Object], cascade: bool) -> Result<Vec<Arc<SinkObject>>> {
+    let mut found = Vec::new();
+    for object in doomed {
+        let sinks: Vec<_> = catalog
+            .sinks()
+            .filter(|sink| sink.definition.from == object.id())
+            .cloned()
+            .collect();
+        if !cascade && !sinks.is_empty() {
+            let named = sinks.iter().map(|sink| format!("sink {}", sink.definition.name));
+            return Err(depended_on(object, named.collect()));
+        }
+        found.extend(sinks);
+    }
+    Ok(found)
+}
+
+fn depended_on(object: &Object, readers: Vec<String>) -> Error {
     let message = format!(
         "cannot drop {} \"{}\": other objects depend on it",
         object.kind(),
@@ -118,7 +145,7 @@ fn depended_on(object: &Object, readers: &[&Object]) -> Error {
     );
     Error::new(ErrorKind::Invalid, "SQL-0205", message)
         .sqlstate("2BP01")
-        .fact("dependents", names.collect::<Vec<_>>().join(", "))
+        .fact("dependents", readers.join(", "))
         .attempt("DROP ... CASCADE drops the dependents too")
 }
 

@@ -1,7 +1,9 @@
 //! All relations as the system catalog shows them, put together once for a statement that asks.
 
 use super::oids::{self, Oid, Part};
-use crate::catalog::{CATALOG_SCHEMA, ColumnDefinition, Index, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition};
+use crate::catalog::{
+    CATALOG_SCHEMA, ColumnDefinition, Index, KeptBy, Object, PUBLIC, STATE_SCHEMA, Table, TableDefinition,
+};
 use crate::pgtype::{ColumnType, oid};
 use crate::plan::ReadView;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -353,17 +355,14 @@ fn size_of(table: &cenote_statestore::VersionedTable) -> (u64, u64) {
     (statistics.rows, statistics.bytes)
 }
 
-/// The relations of state tables that are kept: offsets and errors.
+/// The relations of state tables that are kept: offsets, errors and progress.
 fn of_kept_states(view: &ReadView) -> impl Iterator<Item = Relation> {
-    view.catalog.kept_states().map(|(object, kept)| {
-        let oid = match object {
-            Object::Table(table) => table
-                .definition
-                .offsets
-                .map(|offsets| oids::of(offsets, Part::Relation)),
-            _ => None,
+    view.catalog.kept_states().map(|(kept_by, kept)| {
+        let oid = match kept_by {
+            KeptBy::Source(offsets) => oids::of(offsets, Part::Relation),
+            KeptBy::View(view) => oids::of(view.definition.id, Part::Errors),
+            KeptBy::Sink(sink) => oids::of(sink.definition.progress, Part::Relation),
         };
-        let oid = oid.unwrap_or_else(|| oids::of(object.id(), Part::Errors));
         let (schema, columns) = (kept.schema(), columns_of(&kept.schema().columns, false));
         let mut relation = Relation::system(oid, oids::CENOTE_STATE, &schema.name, Kind::Table, columns);
         relation.size = Some(size_of(kept));

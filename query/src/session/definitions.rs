@@ -4,7 +4,7 @@ use super::{Session, created, first_words};
 use crate::catalog::Object;
 use crate::error::unsupported;
 use crate::outcome::Outcome;
-use crate::parse::Statement;
+use crate::parse::{SinkStatement, Statement};
 use crate::transaction::Transaction;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{CreateTable, CreateView, ObjectName, ObjectType, Statement as Ast};
@@ -118,6 +118,28 @@ impl Session {
             "{rows} rows that expressions fail on are left out of \"{name}\"; SHOW ERRORS FOR {name} lists them"
         );
         (rows > 0).then_some(left_out)
+    }
+
+    pub(super) async fn sink(&mut self, statement: &SinkStatement, text: &str) -> Result<Outcome> {
+        let (database, text) = (self.database.clone(), text.to_string());
+        match statement {
+            SinkStatement::Create(create) => {
+                self.refuse_definition("CREATE SINK")?;
+                database.before_sink(create, &text).await?;
+                let (create, name) = (create.clone(), create.name.to_string());
+                let made = async move { database.create_sink(&create, &text).await };
+                Ok(created("CREATE SINK", self.whole(made).await?, &name))
+            }
+            SinkStatement::Drop { names, if_exists } => {
+                self.refuse_definition("DROP")?;
+                let (names, if_exists) = (names.clone(), *if_exists);
+                let dropped = async move { database.drop_sinks(&names, if_exists).await };
+                Ok(Outcome::Command {
+                    tag: "DROP SINK".into(),
+                    notices: self.whole(dropped).await?,
+                })
+            }
+        }
     }
 
     pub(super) async fn drop_objects(

@@ -2,7 +2,6 @@
 
 use super::feed::{Batches, Measured};
 use arrow::array::AsArray;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{Answers, Database, DatabaseConfig, Outcome, Session};
 use cenote_statestore::Result;
@@ -28,7 +27,7 @@ impl Subject {
     /// - `answers`: whether the way to the final rows is seen, as in a server, or not, as in `cenote run`.
     pub async fn open(workers: usize, retain_epochs: u64, answers: Answers, feed: Batches) -> Result<Subject> {
         let feed = Arc::new(feed);
-        let mut connectors = registry();
+        let mut connectors = crate::encode::connectors();
         connectors.register(feed.clone());
         let database = Database::open(DatabaseConfig {
             data_dir: None,

@@ -8,7 +8,6 @@ use super::progress::{Line, Progress};
 use crate::encode::{ChangeLines, Encoder, Format, Numbers, chunks};
 use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{
     Answers, BatchStream, ChangeStream, CopyIn, Database, DatabaseConfig, Outcome, Session, Statement, parse_script,
@@ -211,7 +210,7 @@ fn config(options: &RunOptions, transient_tables: bool) -> Result<DatabaseConfig
         workers: options.workers.map_or_else(super::settings::cores, usize::from),
         retain_epochs: 1,
         retain_time: Duration::ZERO,
-        connectors: registry(),
+        connectors: crate::encode::connectors(),
         paths: PathPolicy::Any,
         transient_tables,
         answers: if options.changes {
@@ -239,10 +238,11 @@ async fn run_script(database: &Arc<Database>, script: &str, options: &RunOptions
         done.map_err(|error| locate(error, statement.text()))?;
     }
     printer.output.flush()?;
-    if !printed && !database.wait_for_bounded_sources().await? {
+    let has_sinks = !database.sinks().is_empty();
+    if (!printed || has_sinks) && !database.wait_for_bounded_sources().await? {
         std::future::pending::<()>().await;
     }
-    Ok(())
+    database.finish_sinks().await
 }
 
 async fn follow(session: &mut Session, statement: &Statement, printer: &mut Printer) -> Result<()> {

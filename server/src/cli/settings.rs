@@ -6,7 +6,6 @@
 use super::place::blobs_at;
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{Answers, DatabaseConfig};
 use cenote_statestore::checkpoint::Blobs;
@@ -250,7 +249,7 @@ impl Settings {
             workers: options.workers.map_or_else(cores, usize::from),
             retain_epochs: options.retain_epochs.unwrap_or(16),
             retain_time: span(options.retain_time, 10),
-            connectors: registry(),
+            connectors: crate::encode::connectors(),
             paths: PathPolicy::Below(allowed),
             transient_tables: false,
             answers: Answers::Current,

@@ -143,8 +143,20 @@ fn schemas() -> Value {
         "columns": list(&object(json!({ "name": text, "type": text, "nullable": { "type": "boolean" } }))),
         "rows": number, "bytes": number, "epoch": epoch,
     }));
+    let sink = object(json!({
+        "name": text, "from_name": maybe_text, "connector": maybe_text, "options": text,
+        "status": { "enum": ["running", "finished", "failed"] }, "epoch": epoch, "rows": number, "bytes": number,
+        "error": maybe_text,
+    }));
     json!({
         "Any": {},
+        "Sink": sink,
+        "Sinks": list(&sink),
+        "NewSink": {
+            "type": "object", "required": ["name", "from", "with"], "additionalProperties": false,
+            "properties": { "name": text, "from": text, "with": { "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } } },
+        },
+        "Made": object(json!({ "name": text, "epoch": epoch })),
         "Text": text,
         "Binary": { "type": "string", "format": "binary" },
         "Error": object(json!({ "error": error, "epoch": epoch })),

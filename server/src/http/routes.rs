@@ -2,7 +2,9 @@
 
 use super::App;
 use super::parameters::Parameter;
-use super::{append, changes, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan, sql};
+use super::{
+    append, changes, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan, sinks, sql,
+};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodFilter, MethodRouter, get, on, post};
@@ -108,7 +110,7 @@ pub static ROUTES: &[Route] = &[
     ),
     get_route(
         "/readyz",
-        "Tells whether the server is ready: recovered, and no view failed; 503 with reasons otherwise.",
+        "Tells whether the server is ready: recovered, and no view, source or sink failed; 503 with reasons otherwise.",
         &[],
         &[(JSON, "Readiness")],
         || get(health::ready),
@@ -219,13 +221,35 @@ pub static ROUTES: &[Route] = &[
         answers: &[(JSON, "Appended")],
         handler: || post(append::append),
     },
+    get_route(
+        "/api/v1/sinks",
+        "Lists all sinks with their status and how far they have come.",
+        &[],
+        &[(JSON, "Sinks")],
+        || get(sinks::list),
+    ),
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/sinks",
+        summary: "Makes a sink, as CREATE SINK does.",
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[(JSON, "NewSink")],
+        answers: &[(JSON, "Made")],
+        handler: || post(sinks::create),
+    },
+    get_route(
+        "/api/v1/sinks/{name}",
+        "One sink with its status and how far it has come.",
+        &[],
+        &[(JSON, "Sink")],
+        || get(sinks::one),
+    ),
     not_built("/", "The console: not supported yet."),
     not_built("/api/v1/views", "Views: not supported yet."),
     not_built("/api/v1/views/{*rest}", "Views: not supported yet."),
     not_built("/api/v1/sources", "Sources: not supported yet."),
     not_built("/api/v1/sources/{*rest}", "Sources: not supported yet."),
-    not_built("/api/v1/sinks", "Sinks: not supported yet."),
-    not_built("/api/v1/sinks/{*rest}", "Sinks: not supported yet."),
     not_built("/api/v1/checkpoints", "Checkpoints: not supported yet."),
     not_built("/api/v1/checkpoints/{*rest}", "Checkpoints: not supported yet."),
     not_built("/api/v1/savepoints", "Savepoints: not supported yet."),

@@ -37,7 +37,7 @@ pub(super) struct Followed {
 
 impl Followed {
     fn start(request: SourceRequest) -> Followed {
-        Followed::run(crate::file::FileConnector.source(request).unwrap())
+        Followed::run(crate::testing::connector().source(request).unwrap())
     }
 
     pub(super) fn run(source: Box<dyn Source>) -> Followed {
@@ -331,7 +331,10 @@ fn a_compressed_file_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.gz");
     append(&path, "");
-    let error = crate::file::FileConnector.source(asked(&path)).map(|_| ()).unwrap_err();
+    let error = crate::testing::connector()
+        .source(asked(&path))
+        .map(|_| ())
+        .unwrap_err();
     assert_eq!(error.code(), "CONN-0009");
     append(&folder.path().join("log"), "{\"i\":1}\n");
     let mut source = Followed::start(asked(folder.path()));

@@ -1,6 +1,6 @@
 //! Options and paths that are refused.
 
-use super::super::FileConnector;
+use crate::testing::connector;
 use crate::testing::{BIGINT, request, run, schema};
 use arrow::datatypes::DataType;
 use cenote_engine::port::{Connector, PathPolicy, SourceRequest};
@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 fn refused(pairs: &[(&str, &str)]) -> Error {
-    FileConnector
+    connector()
         .source(request(&schema(&[("a", BIGINT)]), pairs))
         .map(|_| ())
         .unwrap_err()
@@ -62,7 +62,7 @@ fn a_type_that_no_format_has_is_refused_by_column() {
         ("a", BIGINT),
         ("odd", DataType::Duration(arrow::datatypes::TimeUnit::Second)),
     ]);
-    let error = FileConnector
+    let error = connector()
         .source(request(&table, &[("path", "/"), ("format", "json")]))
         .map(|_| ())
         .unwrap_err();
@@ -134,7 +134,7 @@ fn paths_outside_the_allowed_folders_are_refused_however_they_are_written() {
         "missing.json",
         "allowed/up/missing.json",
     ] {
-        let error = FileConnector
+        let error = connector()
             .source(below(&allowed, &root.join(path)))
             .map(|_| ())
             .unwrap_err();
@@ -148,7 +148,7 @@ fn paths_outside_the_allowed_folders_are_refused_however_they_are_written() {
         );
         assert_eq!(error.detail(), Some(format!("allowed: {}", allowed.display())));
     }
-    let error = FileConnector
+    let error = connector()
         .source(below(&allowed, &allowed.join("sub/*/../../x")))
         .map(|_| ())
         .unwrap_err();
@@ -163,7 +163,7 @@ fn paths_outside_the_allowed_folders_are_refused_however_they_are_written() {
     ] {
         assert_eq!(run(below(&allowed, &root.join(path))).unwrap().rows(), ["1"], "{path}");
     }
-    let error = FileConnector
+    let error = connector()
         .source(below(&allowed, &allowed.join("*.json")))
         .map(|_| ())
         .unwrap_err();
@@ -172,7 +172,7 @@ fn paths_outside_the_allowed_folders_are_refused_however_they_are_written() {
         "a link found by a glob is refused: {}",
         error.message()
     );
-    let error = FileConnector
+    let error = connector()
         .source(below(&allowed, &allowed.join("missing.json")))
         .map(|_| ())
         .unwrap_err();

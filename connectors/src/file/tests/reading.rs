@@ -78,7 +78,7 @@ fn on_error_fail_stops_at_the_row_after_handing_over_those_before_it() {
     std::fs::write(&path, "{\"i\":1}\n{\"i\":2}\n{\"i\":true}\n{\"i\":3}\n").unwrap();
     let request = with(json(&path, &numbers()), &[("on_error", "fail")]);
     let mut kept = Kept::default();
-    let source = crate::file::FileConnector.source(request).unwrap();
+    let source = crate::testing::connector().source(request).unwrap();
     let error = source.run(&mut kept, &StopToken::default()).unwrap_err();
     assert_eq!(
         error.render(),
@@ -403,7 +403,7 @@ fn a_stopped_source_ends_without_an_error() {
     let stop = StopToken::default();
     stop.stop();
     let mut kept = Kept::default();
-    crate::file::FileConnector
+    crate::testing::connector()
         .source(json(&path, &numbers()))
         .unwrap()
         .run(&mut kept, &stop)
@@ -425,7 +425,7 @@ fn an_error_of_the_output_comes_back_unchanged() {
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), lines(0..10)).unwrap();
-    let source = crate::file::FileConnector
+    let source = crate::testing::connector()
         .source(json(folder.path(), &numbers()))
         .unwrap();
     assert_eq!(

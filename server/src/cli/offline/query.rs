@@ -10,7 +10,6 @@ use crate::cli::state::ScanOptions;
 use crate::cli::{no_runtime, settings};
 use crate::encode::{Encoder, Format, Numbers, chunks};
 use arrow::array::RecordBatch;
-use cenote_connectors::registry;
 use cenote_engine::port::PathPolicy;
 use cenote_query::{Answers, AttachedBatches, AttachedTable, Database, DatabaseConfig, Outcome, Rows};
 use cenote_statestore::checkpoint::{Checkpoint, TableEntry, TableKind};
@@ -94,7 +93,7 @@ fn config() -> DatabaseConfig {
         workers: settings::cores(),
         retain_epochs: 1,
         retain_time: Duration::ZERO,
-        connectors: registry(),
+        connectors: crate::encode::connectors(),
         paths: PathPolicy::Any,
         transient_tables: false,
         answers: Answers::Current,
