@@ -20,7 +20,7 @@ use capture::Deadline;
 pub(crate) use capture::Lineage;
 use cenote_engine::Sealed as SealedEpoch;
 use cenote_statestore::checkpoint::{Blobs, CheckpointId, Checkpoints, Keep, Kind, Manifest, Store, new_server_id};
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use schedule::Progress;
 use serde_json::Value;
 use std::collections::BTreeMap;

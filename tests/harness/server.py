@@ -4,6 +4,7 @@ The binary is `$CENOTE_BIN`, else `target/release/cenote` under `$CARGO_TARGET_D
 """
 import collections
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -43,6 +44,12 @@ def cenote(*args, cwd=None, stdin=None, timeout=60, env=None):
         [binary(), *map(str, args)], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=timeout,
         env={**os.environ, **(env or {})},
     )
+
+
+@functools.cache
+def keeps_buckets():
+    """Whether the binary was built with `--features object-store`."""
+    return "object-store" not in cenote("verify", "s3://bucket/prefix", env={"AWS_ENDPOINT": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"}).stderr
 
 
 def hang_up(descriptor):
