@@ -174,7 +174,7 @@ def test_a_folder_belongs_to_one_server_and_ids_go_on_after_a_restart(fresh, tmp
         db.execute("CHECKPOINT")
         ids = [row[0] for row in db.execute("SHOW CHECKPOINTS").fetchall()]
     assert len(set(ids)) == 2 and ids == sorted(ids)
-    with pytest.raises(RuntimeError, match="CKPT-0001.*the folder belongs to another server"):
+    with pytest.raises(RuntimeError, match="CKPT-0001.*it belongs to another server"):
         fresh(args=args)
 
 

@@ -93,12 +93,6 @@ def kill_and_start(server, **changes):
     assert "made anew" not in server.log_text(), server.log_text()
 
 
-def worked(server, view):
-    """Rows that a view's operators have taken since the start."""
-    lines = [line for line, in server.sql(f"EXPLAIN ANALYZE MATERIALIZED VIEW {view}")]
-    return sum(int(found) for line in lines for found in re.findall(r"in (\d+)|rows in[^\d]*(\d+)|(\d+) in", line) for found in found if found)
-
-
 @pytest.mark.parametrize("workers", [(1, 1), (1, 3), (2, 1), (3, 8), (8, 2)])
 def test_every_kind_of_state_comes_back_at_any_number_of_workers(fresh, workers):
     server, rng = fresh(workers=workers[0]), random.Random(repr(workers))

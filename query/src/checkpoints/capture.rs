@@ -48,6 +48,15 @@ pub(super) struct Deadline {
     pub(super) error: Error,
 }
 
+impl Deadline {
+    fn check(&self) -> Result<()> {
+        match Instant::now() > self.at {
+            true => Err(self.error.clone()),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Everything at one epoch, to be written.
 pub(super) struct Capture {
     epoch: Epoch,
@@ -240,13 +249,11 @@ impl Capture {
 
 impl Captured {
     fn write(self, writer: &Writer, deadline: &Deadline) -> Result<()> {
+        deadline.check()?;
         let number = writer.table(self.state.clone())?;
         writer.count(number, 0);
         let part = |kind, batches: &mut dyn Iterator<Item = Result<RecordBatch>>| {
-            let batches = batches.map(|rows| match Instant::now() > deadline.at {
-                true => Err(deadline.error.clone()),
-                false => rows,
-            });
+            let batches = batches.map(|rows| deadline.check().and(rows));
             writer.part(number, KeyGroups::ALL, kind, batches).map(drop)
         };
         let state = &self.state;
