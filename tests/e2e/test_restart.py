@@ -249,7 +249,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_an_older_one_taken_only_whe
     path = damage(server.data / "checkpoints", "*/*/*.arrow")
     with pytest.raises(RuntimeError) as refused:
         server.start()
-    assert path.name in str(refused.value) and "--allow-older-checkpoint" in str(refused.value), refused.value
+    for told in ["CKPT-0103", path.name, "--allow-older-checkpoint"]:
+        assert told in str(refused.value), refused.value
     kill_and_start(server, args=["--allow-older-checkpoint"])
     assert server.digests() == before
     judge(server)
@@ -333,6 +334,8 @@ def test_a_checkpoint_that_takes_too_long_is_given_up_and_told(fresh):
     with pytest.raises(Exception, match="it was not written within") as error:
         server.sql("CHECKPOINT")
     assert error.value.sqlstate == "57014"
+    answer = server.post("/api/v1/sql", json.dumps({"sql": "CHECKPOINT"}), headers={"Content-Type": "application/json"})
+    assert answer.json()["error"]["code"] == "CKPT-0105"
     assert "the last checkpoint failed" in server.get("/readyz").text
     assert server.sql("SELECT count(*) FROM cenote_catalog.checkpoints") == [(0,)]
     kill_and_start(server, args=["--checkpoint-interval", "0s"])
