@@ -254,15 +254,18 @@ impl Sinks {
         Ok(())
     }
 
-    /// Ends a sink that is dropped: what it has written is committed, nothing more is read.
-    pub(crate) fn drop_sink(&self, id: CollectionId) {
+    /// Ends a sink that is dropped: what is known up to an epoch is written and committed, if that does not take too long.
+    pub(crate) fn drop_sink(&self, id: CollectionId, through: Epoch) {
         let end = End {
-            through: Epoch::ZERO,
+            through,
             cut: Cut::End,
             until: Some(Instant::now() + STOP_TIME),
         };
         let running = self.running.lock().remove(&id);
-        running.inspect(|running| running.order_end(end)).map(Running::join);
+        if let Some(running) = running {
+            running.order_end(end);
+            running.join();
+        }
     }
 
     /// Ends all sinks at an epoch.

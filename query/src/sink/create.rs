@@ -153,11 +153,13 @@ impl Database {
         Ok(notices)
     }
 
-    /// Ends a sink that is about to be dropped.
+    /// Ends a sink that is about to be dropped, behind what was acknowledged before.
     pub(crate) async fn end_sink(self: &Arc<Self>, sink: &SinkObject) -> Result<()> {
+        self.wait_for_newest().await?;
+        let through = self.durable_epoch_for(sink.definition.from);
         let (database, id): (_, CollectionId) = (self.clone(), sink.definition.id);
         crate::checkpoints::blocking(move || {
-            database.running_sinks().drop_sink(id);
+            database.running_sinks().drop_sink(id, through);
             Ok(())
         })
         .await
