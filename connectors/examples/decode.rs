@@ -17,7 +17,7 @@ struct Unused;
 
 impl Encodings for Unused {
     fn encoder(&self, _: Encoding, _: &SchemaRef) -> cenote_statestore::Result<Box<dyn Encoder>> {
-        unimplemented!("sources encode nothing")
+        Err(cenote_statestore::Error::bug("sources encode nothing"))
     }
 }
 

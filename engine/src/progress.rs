@@ -53,7 +53,7 @@ impl Progress {
     pub(crate) fn note_sealed(&self, epoch: Epoch) {
         let mut sealed = self.sealed.lock();
         // A clock that is set back does not reorder epochs.
-        let time = sealed.back().map_or(now(), |(_, last)| now().max(*last));
+        let time = sealed.back().map_or(0, |(_, last)| *last).max(now());
         sealed.push_back((epoch, time));
     }
 

@@ -268,17 +268,17 @@ impl Database {
             }
             let epoch = record.epoch;
             let mut logged = Logged::new(record, passing.clone());
-            let started = match logged.ddl()? {
-                Some(text) => self.redo(&text, &mut logged).await?,
+            let ddl = logged.ddl()?;
+            let started = match &ddl {
+                Some(text) => self.redo(text, &mut logged).await?,
                 None => None,
             };
-            let is_ddl = logged.ddl()?.is_some();
             under_way.push_back(self.engine().again(logged).await?);
             if let Some(prepared) = started {
                 let view = self.started_view(prepared, epoch, epoch.previous());
                 self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
             }
-            if is_ddl {
+            if ddl.is_some() {
                 passing = self.passing_offsets();
             }
             if under_way.len() >= UNDER_WAY_MAX
@@ -319,7 +319,6 @@ impl Database {
                 });
             }
             DdlRecord::CreateView(definition) => {
-                self.change_catalog(|catalog| catalog.reserve(definition.id));
                 if !definition.materialized {
                     self.insert_plain_view(definition).await;
                     return Ok(None);

@@ -451,3 +451,24 @@ def test_a_checkpoint_writes_what_has_changed(fresh):
 def newest(server):
     manifests = [json.loads(path.read_text()) for path in (server.data / "checkpoints").glob("*/manifest.json")]
     return max(manifests, key=lambda manifest: manifest["sequence"])
+
+
+def test_a_table_whose_deletions_were_too_many_to_note_is_noted_again(fresh):
+    """Its next checkpoint is a whole one, and those that follow are additions again."""
+    server = fresh()
+
+    def kinds():
+        entry, = [entry for entry in newest(server)["tables"] if (entry["schema"], entry["name"]) == ("public", "t")]
+        return [part["kind"] for bucket in entry["buckets"] for part in bucket["parts"]]
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (id TEXT PRIMARY KEY, n INT)")
+        db.execute("INSERT INTO t SELECT md5(x::text) || repeat('x', 400), x FROM generate_series(1, 12000) AS s(x)")
+        db.execute("CHECKPOINT")
+        db.execute("DELETE FROM t WHERE n > 2000")
+        db.execute("CHECKPOINT")
+        assert kinds() == ["base"]
+        db.execute("DELETE FROM t WHERE n = 1")
+        db.execute("CHECKPOINT")
+        assert kinds() == ["base", "delta"]
+    kill_and_start(server)
+    assert server.sql("SELECT count(*), min(n), max(n) FROM t") == [(1999, 2, 2000)]

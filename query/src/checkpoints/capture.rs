@@ -131,7 +131,8 @@ impl Lineage {
     /// Whether all changes of a table are noted since.
     fn follows(&self, name: &str, table: &Arc<VersionedTable>) -> bool {
         let known = self.tables.get(name).and_then(Weak::upgrade);
-        known.is_some_and(|known| Arc::ptr_eq(&known, table))
+        let is_the_same = known.is_some_and(|known| Arc::ptr_eq(&known, table));
+        is_the_same && table.knows_deletions(Epoch(self.manifest.epoch))
     }
 }
 
@@ -157,11 +158,15 @@ impl Database {
                 .map(|sink| versioned(STATE_SCHEMA, TableKind::Sink, &sink.progress)),
         );
         let earlier = self.engine().visible();
-        for (state, table) in &tables {
-            if !lineage.is_some_and(|lineage| lineage.follows(&state.readable_name(), table)) {
+        let followed = tables.into_iter().map(|(state, table)| {
+            let lineage = lineage.filter(|lineage| lineage.follows(&state.readable_name(), &table));
+            if lineage.is_none() {
+                // What is kept of deletions is of no use, or was given up as too much.
                 table.keep_deletions(earlier);
             }
-        }
+            (state, table, lineage)
+        });
+        let followed: Vec<_> = followed.collect();
         let mut states = self.state_tables(&catalog);
         states.retain(|state| state.view.status.failure().is_none());
         let states: Vec<(TableState, StateTable)> = states.into_iter().map(|table| (state_of(&table), table)).collect();
@@ -178,7 +183,7 @@ impl Database {
         self.engine().wait_visible(epoch).await?;
         let pin = self.engine().retention().pin(epoch)?;
         drop(still);
-        let tables = tables.into_iter().map(|(state, table)| Captured {
+        let tables = followed.into_iter().map(|(state, table, lineage)| Captured {
             contents: contents_of(&state, table, lineage, &pin),
             state,
         });
@@ -199,9 +204,10 @@ impl Database {
     }
 }
 
+/// # Arguments
+/// - `lineage`: what follows the table.
 fn contents_of(state: &TableState, table: Arc<VersionedTable>, lineage: Option<&Lineage>, pin: &Pin) -> Contents {
-    let name = state.readable_name();
-    let lineage = lineage.filter(|lineage| lineage.follows(&name, &table) && lineage.takes_more(state));
+    let lineage = lineage.filter(|lineage| lineage.takes_more(state));
     let after = lineage.map(|lineage| Epoch(lineage.manifest.epoch));
     match after.filter(|after| table.delta(*after, pin.clone()).is_some()) {
         Some(after) => Contents::Delta(table, after, pin.clone()),

@@ -37,7 +37,7 @@ pub struct RunOptions {
     /// Folder that keeps tables and views between runs; without it nothing outlives the process
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// Where checkpoints go: a path, or a URL such as s3://bucket/prefix [default: `checkpoints` in the data folder]
+    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints, or s3://bucket/prefix in builds with buckets [default: `checkpoints` in the data folder]
     #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
     checkpoint_url: Option<String>,
     /// Start from an older checkpoint and the log where the newest checkpoint is damaged

@@ -35,7 +35,7 @@ pub struct ServeOptions {
     /// Folder of tables and catalog [default: ./cenote-data]
     #[arg(long, value_name = "DIR", env = "CENOTE_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints or s3://bucket/prefix [default: `checkpoints` in the data folder]
+    /// Where checkpoints go: a path, or a URL such as file:///srv/checkpoints, or s3://bucket/prefix in builds with buckets [default: `checkpoints` in the data folder]
     #[arg(long, value_name = "URL", env = "CENOTE_CHECKPOINT_URL")]
     pub checkpoint_url: Option<String>,
     /// Newest checkpoints that are kept; savepoints are kept besides [default: 3]

@@ -49,6 +49,11 @@ impl VersionedTable {
         }
     }
 
+    /// Whether all deletions after an epoch are kept.
+    pub fn knows_deletions(&self, epoch: Epoch) -> bool {
+        self.shards.iter().all(|shard| shard.read().gone().is_kept_from(epoch))
+    }
+
     /// How many rows there are at an epoch, with their multiplicities.
     ///
     /// # Errors
@@ -76,8 +81,7 @@ impl VersionedTable {
     /// # Returns
     /// `None`: it is not known which rows were deleted.
     pub fn delta(self: &Arc<Self>, after: Epoch, pin: Pin) -> Option<Delta> {
-        let known = |shard: &parking_lot::RwLock<super::Shard>| shard.read().gone().between(after, after).is_some();
-        self.shards.iter().all(known).then(|| Delta {
+        self.knows_deletions(after).then(|| Delta {
             table: self.clone(),
             after,
             pin,

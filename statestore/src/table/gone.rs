@@ -27,6 +27,11 @@ impl Gone {
         self.from.is_some()
     }
 
+    /// Whether all deletions after an epoch are here.
+    pub(super) fn is_kept_from(&self, epoch: Epoch) -> bool {
+        self.from.is_some_and(|from| from <= epoch)
+    }
+
     /// Keeps the identities of deleted rows.
     ///
     /// # Arguments
@@ -61,7 +66,7 @@ impl Gone {
     /// The identities of rows that were deleted in `(after, through]`, some of them perhaps several times; `None`: they are not
     /// all kept.
     pub(super) fn between(&self, after: Epoch, through: Epoch) -> Option<Vec<RecordBatch>> {
-        let is_whole = self.from.is_some_and(|from| from <= after);
+        let is_whole = self.is_kept_from(after);
         let wanted = self
             .kept
             .iter()
