@@ -26,10 +26,10 @@ mod tables;
 use crate::engine::{Logged, Sealed, StateFound, StateRead};
 use crate::plan::CollectionId;
 use crate::progress::Progress;
-use crate::worker::{Command, CreateView, InputSnapshot, Peek, WorkerPort};
+use crate::worker::{Command, CreateView, InputSnapshot, Peek, SwitchView, WorkerPort};
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
-pub use commit::{Commit, NewView, OnConflict, Sealing, TableWrite};
+pub use commit::{Commit, NewView, OnConflict, Replaces, Sealing, Switch, TableWrite};
 use crossbeam_channel::{Receiver, Sender};
 pub(crate) use flight::InFlight;
 pub(crate) use held::Held;
@@ -73,8 +73,12 @@ pub(crate) enum Request {
     },
     /// Records of the log before this one are in a checkpoint.
     ForgetBefore(u64),
-    /// A view that is there at the epoch that the engine starts at.
-    Attach(Box<NewView>),
+    /// A view that is there at the newest epoch already.
+    Attach {
+        view: Box<NewView>,
+        /// Gets the epoch.
+        reply: oneshot::Sender<Result<Epoch>>,
+    },
     /// A commit of the log that the engine starts before.
     Again {
         logged: Box<Logged>,
@@ -137,6 +141,7 @@ struct Prepared {
     epoch: Epoch,
     changes: Vec<(CollectionId, Changes)>,
     create_view: Option<Arc<CreateView>>,
+    switch: Option<SwitchView>,
     drops: Vec<CollectionId>,
     reply: Option<oneshot::Sender<Result<Epoch>>>,
 }
@@ -279,12 +284,10 @@ impl Committer {
                 Request::Flush(reply) => {
                     let _ = reply.send(self.epoch);
                 }
-                Request::Attach(view) => {
-                    let attached = self.create_view(*view, self.epoch, self.epoch);
-                    let attached = attached.unwrap_or_else(|error| abort(&error));
-                    self.workers
-                        .iter()
-                        .for_each(|worker| worker.send(Command::CreateView(attached.clone())));
+                Request::Attach { view, reply } => {
+                    self.release(std::mem::take(&mut prepared));
+                    self.seal_open();
+                    let _ = reply.send(self.attach(*view));
                 }
                 Request::Again { logged, reply } => {
                     let done = self.prepare_again(*logged);
@@ -295,6 +298,14 @@ impl Committer {
         }
         self.release(prepared);
         go_on
+    }
+
+    /// Starts a view that is there at the newest epoch already.
+    fn attach(&mut self, view: NewView) -> Result<Epoch> {
+        let attached = self.create_view(view, self.epoch, self.epoch)?;
+        let workers = self.workers.iter();
+        workers.for_each(|worker| worker.send(Command::CreateView(attached.clone())));
+        Ok(self.epoch)
     }
 
     /// Checks a commit, applies it to the tables held here and appends it to the log.
@@ -318,12 +329,14 @@ impl Committer {
             self.create_view(view, epoch, epoch.previous())
                 .unwrap_or_else(|error| abort(&error))
         });
+        let switch = commit.switch.map(|switch| self.switch(&switch, epoch));
         self.forget(&commit.drops);
         self.epoch = epoch;
         Ok(Prepared {
             epoch,
             changes,
             create_view,
+            switch: switch.transpose().unwrap_or_else(|error| abort(&error)),
             drops: commit.drops,
             reply: None,
         })
@@ -336,6 +349,7 @@ impl Committer {
             unless_writes,
             create_tables,
             create_view,
+            switch,
             drops,
         } = logged;
         for (id, table) in create_tables {
@@ -349,13 +363,29 @@ impl Committer {
             .unwrap_or_else(|error| abort(&error));
         let create_view = create_view.map(|view| self.create_view(view, self.epoch, self.epoch.previous()));
         let create_view = create_view.transpose()?;
+        let switch = switch.map(|switch| self.switch(&switch, self.epoch)).transpose()?;
         self.forget(&drops);
         Ok(Prepared {
             epoch: self.epoch,
             changes,
             create_view,
+            switch,
             drops,
             reply: None,
+        })
+    }
+
+    /// Lets a view take another one's place from an epoch on.
+    fn switch(&mut self, switch: &Switch, epoch: Epoch) -> Result<SwitchView> {
+        let Switch { old, new, plan, meters } = switch;
+        [old, new].into_iter().for_each(|view| self.routes.remove(*view));
+        self.views.remove(new);
+        self.routes.add(*old, plan, meters);
+        Ok(SwitchView {
+            old: *old,
+            new: *new,
+            epoch,
+            before: self.retention.pin(epoch.previous())?,
         })
     }
 
@@ -447,7 +477,12 @@ impl Committer {
             is_followed,
             replays,
             state,
+            replaces,
         } = view;
+        let before = match replaces {
+            Some(_) => Some(self.retention.pin(inputs_at)?),
+            None => None,
+        };
         Ok(Arc::new(CreateView {
             id,
             plan,
@@ -461,6 +496,8 @@ impl Committer {
             snapshots,
             is_followed,
             replays,
+            replaces,
+            before,
         }))
     }
 
@@ -490,6 +527,7 @@ impl Committer {
             epoch,
             changes,
             create_view,
+            switch,
             drops,
             reply,
         } = prepared;
@@ -510,6 +548,9 @@ impl Committer {
             self.deal(epoch, collection, changes, &Dealing::sealed(&unmoved));
         }
         for worker in &self.workers {
+            if let Some(switch) = &switch {
+                worker.send(Command::Switch(switch.clone()));
+            }
             drops.iter().for_each(|id| worker.send(Command::DropView(*id)));
         }
         self.seal(epoch, rows, &touched, &unmoved);
@@ -558,12 +599,14 @@ impl Committer {
     fn peek(&mut self, request: PeekRequest) {
         let StateRead {
             view,
+            started_as,
             node,
             table,
             rows,
         } = request.read;
         let peek = Arc::new(Peek {
             view,
+            started_as,
             node,
             table,
             rows,

@@ -15,6 +15,7 @@
 mod map;
 mod publish;
 
+use crate::keep::Kept;
 use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel};
 use crate::meters::{OperatorMeter, ViewMeters};
 use crate::packet::{HashDistributor, Packet};
@@ -23,7 +24,7 @@ use crate::row_errors::{first_of, is_overflow, too_long};
 use crate::status::ViewStatus;
 use crate::worker::CreateView;
 use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
-use publish::Publish;
+pub(crate) use publish::Publish;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +56,9 @@ pub(crate) type Published = Rc<RefCell<VecDeque<(u64, Changes)>>>;
 /// A stateful operator as the worker reads it between steps.
 pub(crate) type SharedKernel = Rc<RefCell<dyn Kernel>>;
 
+/// Changes that an operator takes with its first epoch beside those that come to it.
+pub(crate) type Added = Rc<RefCell<Vec<(usize, Changes)>>>;
+
 /// What the worker drives and reads of a built view.
 pub(crate) struct BuiltView {
     /// Inputs in the order of the plan's input nodes.
@@ -65,6 +69,12 @@ pub(crate) struct BuiltView {
     /// Stateful operators by plan node.
     pub(crate) kernels: BTreeMap<usize, SharedKernel>,
     pub(crate) published: Published,
+    /// What gives the view's rows to readers.
+    pub(crate) publisher: Rc<RefCell<Publish>>,
+    /// For views that go on with state of another one: what is added to operators' first epochs, by plan node.
+    pub(crate) added: BTreeMap<usize, Added>,
+    /// The same for the errors of rows.
+    pub(crate) added_errors: Added,
     /// The last epoch that the inputs of this worker have been sent rows of.
     pub(crate) reached: Rc<Cell<u64>>,
     /// Rows that wait in its operators.
@@ -93,6 +103,8 @@ struct Site<'scope> {
     activators: RefCell<Vec<Activator>>,
     /// Whether errors of rows have a place to go; else they fail the view.
     keeps_errors: bool,
+    /// The state of another view that it goes on with.
+    kept: Kept,
 }
 
 /// A stream, and the columns that its rows are distributed by; `None`: they are on the right worker.
@@ -105,6 +117,9 @@ struct Stateful<'scope> {
     name: &'static str,
     inputs: Vec<Placed<'scope>>,
     kernel: SharedKernel,
+    added: Added,
+    /// Whether what comes to it in the first epoch is in its state already.
+    knows_first: bool,
 }
 
 /// Builds a view's dataflow in a scope.
@@ -119,13 +134,34 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         waiting: Rc::default(),
         activators: RefCell::default(),
         keeps_errors: request.errors.is_some(),
+        kept: request
+            .replaces
+            .as_ref()
+            .map(|replaces| replaces.kept.clone())
+            .unwrap_or_default(),
     };
+    // A row's deletion must meet its insertion, whichever workers they come from.
+    let identity = plan.table.identity();
+    // The last operator's own state has the view's rows by their key: its output is net, and on the right worker.
+    let is_last_state =
+        matches!(&plan.nodes[plan.root], Node::Aggregate(node) if identity.iter().copied().eq(0..node.keys.len()));
+    let published = Published::default();
+    let publisher = Publish::new(
+        request.table.clone(),
+        worker,
+        request.is_followed,
+        is_last_state,
+        request.is_followed.then(|| published.clone()),
+    );
     let mut built = BuiltView {
         inputs: Vec::new(),
         constants: Vec::new(),
         probe: ProbeHandle::new(),
         kernels: BTreeMap::new(),
-        published: Published::default(),
+        published,
+        publisher: Rc::new(RefCell::new(publisher)),
+        added: BTreeMap::new(),
+        added_errors: Added::default(),
         reached: site.reached.clone(),
         waiting: site.waiting.clone(),
         activators: Vec::new(),
@@ -135,26 +171,20 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
         let stream = site.node(&mut built, &mut streams, id, node)?;
         streams.rows.push(stream);
     }
-    // A row's deletion must meet its insertion, whichever workers they come from.
-    let identity = plan.table.identity();
-    let published = request.is_followed.then(|| built.published.clone());
-    // The last operator's own state has the view's rows by their key: its output is net, and on the right worker.
-    let is_last_state =
-        matches!(&plan.nodes[plan.root], Node::Aggregate(node) if identity.iter().copied().eq(0..node.keys.len()));
-    let kernel = Publish::new(
-        request.table.clone(),
-        worker,
-        request.is_followed,
-        is_last_state,
-        published,
-    );
     let inputs = vec![(streams.rows[plan.root].clone(), (!is_last_state).then_some(identity))];
-    site.publish(&built.probe, plan.nodes.len(), inputs, kernel);
+    site.publish(
+        &built.probe,
+        plan.nodes.len(),
+        inputs,
+        built.publisher.clone(),
+        Added::default(),
+    );
     if let Some(table) = &request.errors {
         let errors = site.scope.concatenate(streams.errors);
         let inputs = vec![(errors, Some(table.schema().identity()))];
         let kernel = Publish::new(table.clone(), worker, request.is_followed, false, None);
-        site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel);
+        let (kernel, added) = (shared(kernel), built.added_errors.clone());
+        site.publish(&built.probe, plan.nodes.len() + 1, inputs, kernel, added);
     }
     built.activators = site.activators.take();
     Ok(built)
@@ -208,11 +238,14 @@ impl<'scope> Site<'scope> {
             }
         };
         built.kernels.insert(id, kernel.clone());
+        let added = built.added.entry(id).or_default().clone();
         let operator = Stateful {
             node: id,
             name: node.kind(),
             inputs,
             kernel,
+            added,
+            knows_first: self.kept.has_state(id),
         };
         let (made, errors) = self.stateful(operator, node.is_fallible() && self.keeps_errors);
         streams.errors.extend(errors);
@@ -229,13 +262,21 @@ impl<'scope> Site<'scope> {
         stream
     }
 
-    fn publish(&self, probe: &ProbeHandle<u64>, node: usize, inputs: Vec<Placed<'scope>>, kernel: Publish) {
-        let kernel = shared(kernel);
+    fn publish(
+        &self,
+        probe: &ProbeHandle<u64>,
+        node: usize,
+        inputs: Vec<Placed<'scope>>,
+        kernel: SharedKernel,
+        added: Added,
+    ) {
         let operator = Stateful {
             node,
             name: "publish",
             inputs,
             kernel,
+            added,
+            knows_first: false,
         };
         let (done, _) = self.stateful(operator, false);
         let _ = done.probe_with(probe);
@@ -279,7 +320,7 @@ impl<'scope> Site<'scope> {
         });
         let (status, meters, start) = (self.status.clone(), self.meters.clone(), self.start);
         let (reached, waiting, mut stride) = (self.reached.clone(), self.waiting.clone(), ROWS_PER_PUSH);
-        let (node, kernel) = (operator.node, operator.kernel);
+        let (node, kernel, added, knows_first) = (operator.node, operator.kernel, operator.added, operator.knows_first);
         builder.build(move |capabilities| {
             let mut stash = Stash::default();
             // The first epoch is worked on even without rows: a global aggregate has a result from the start.
@@ -290,9 +331,17 @@ impl<'scope> Site<'scope> {
                 let meter = meters.of(node);
                 for (index, reader) in readers.iter_mut().enumerate() {
                     reader(&mut |capability, packet| {
+                        if knows_first && *capability.least().expect("epochs are totally ordered") == start {
+                            return;
+                        }
                         let rows = stash.put(index, outputs.len(), capability, packet, meter);
                         waiting.set(waiting.get() + rows);
                     });
+                }
+                if let Some(first) = stash.0.get_mut(&start) {
+                    let added = added.take();
+                    waiting.set(waiting.get() + added.iter().map(|(_, changes)| changes.len()).sum::<usize>());
+                    first.queue.extend(added);
                 }
                 let mut fuel = ROWS_PER_ACTIVATION;
                 while let Some(mut entry) = stash.0.first_entry() {

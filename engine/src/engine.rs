@@ -2,7 +2,7 @@
 
 use crate::committer::{
     Commit, Committer, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing, SourcePermit,
-    Tables, ddl_of,
+    Switch, Tables, ddl_of,
 };
 use crate::kernel::StateChanges;
 use crate::plan::CollectionId;
@@ -42,6 +42,8 @@ pub struct EngineConfig {
 pub struct StateRead {
     /// The view whose operator it is.
     pub view: CollectionId,
+    /// What the view was when it was started: another collection, where it took a view's place.
+    pub started_as: CollectionId,
     /// The plan's node.
     pub node: usize,
     /// Number of the table among the node's state tables.
@@ -112,6 +114,8 @@ pub struct Logged {
     pub create_tables: Vec<(CollectionId, Arc<VersionedTable>)>,
     /// A view to start, reading its inputs as of the epoch before.
     pub create_view: Option<NewView>,
+    /// A view that takes another one's place.
+    pub switch: Option<Switch>,
     /// Views, then tables, to drop.
     pub drops: Vec<CollectionId>,
 }
@@ -124,6 +128,7 @@ impl Logged {
             unless_writes,
             create_tables: Vec::new(),
             create_view: None,
+            switch: None,
             drops: Vec::new(),
         }
     }
@@ -324,9 +329,15 @@ impl Engine {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Starts a view that is there at the epoch that the engine has started at: from its state, or from its inputs' contents.
-    pub async fn attach(&self, view: NewView) -> Result<()> {
-        self.send_from_task(Request::Attach(Box::new(view))).await
+    /// Starts a view that is there at the newest epoch: from its state, or from its inputs' contents. It is in no log.
+    ///
+    /// # Returns
+    /// The epoch.
+    pub async fn attach(&self, view: NewView) -> Result<Epoch> {
+        let (reply, epoch) = oneshot::channel();
+        let view = Box::new(view);
+        self.send_from_task(Request::Attach { view, reply }).await?;
+        epoch.await.map_err(|_| stopped())?
     }
 
     /// Makes a commit of the log again, as the epoch that it was; nothing else was committed since the start.

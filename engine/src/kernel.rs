@@ -85,6 +85,16 @@ pub trait Kernel {
     /// The rows are no state of such an operator.
     fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()>;
 
+    /// Takes all rows of its state tables, by their numbers, in place of the changes that made them: for a new kernel, before its first
+    /// epoch. Unlike after [`Kernel::load`] all that it has given for them comes again, with that epoch.
+    ///
+    /// # Returns
+    /// Changes that are to be pushed in the first epoch for that, by input.
+    ///
+    /// # Errors
+    /// The rows are no state of such an operator.
+    fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>>;
+
     /// Notes from here on, between epochs, which rows of one of its state tables change.
     fn note_changes(&mut self, table: usize);
 

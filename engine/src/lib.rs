@@ -12,6 +12,7 @@ mod committer;
 mod dataflow;
 pub mod elements;
 mod engine;
+mod keep;
 pub mod kernel;
 mod meters;
 #[cfg(test)]
@@ -32,12 +33,13 @@ mod status;
 mod worker;
 
 pub use committer::{
-    Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, Sealing, TableWrite, is_row_numbered, row_keys,
-    visible_columns,
+    Commit, NewView, OnConflict, ROW_ID, Replaces, RetentionRule, RowKey, Sealing, Switch, TableWrite, is_row_numbered,
+    row_keys, visible_columns,
 };
 pub use engine::{
     Engine, EngineConfig, Logged, Recovered, RecoveredTables, Sealed, SourceFeed, StateFound, StateRead, StateRows,
 };
+pub use keep::Kept;
 pub use meters::{OperatorFigures, ViewMeters};
 pub use progress::Progress;
 pub use replay::{ReplayFeed, ReplayInput};

@@ -443,6 +443,27 @@ impl Node {
         }
     }
 
+    /// What it is, but for which nodes it reads.
+    pub(crate) fn shape(&self) -> String {
+        format!("{} {}", self.kind(), self.outline())
+    }
+
+    /// Whether all that it has given can be told from its state tables. (Rows without a key pass an outer join and leave nothing
+    /// there.)
+    pub(crate) fn can_stand(&self) -> bool {
+        let has_keys = |schema: &SchemaRef, keys: &[usize]| keys.iter().all(|key| !schema.field(*key).is_nullable());
+        match self {
+            Node::Aggregate(_) | Node::TopN(_) => true,
+            Node::Join(join) => {
+                let gives_left = join.kind.pads_left() || join.kind == JoinKind::Anti;
+                join.null_equals_null
+                    || (!gives_left || has_keys(&join.left_schema, &join.left_keys))
+                        && (!join.kind.pads_right() || has_keys(&join.right_schema, &join.right_keys))
+            }
+            _ => false,
+        }
+    }
+
     /// All that decides what state it has of its inputs.
     fn outline(&self) -> String {
         match self {

@@ -44,6 +44,11 @@ struct RowError {
     weight: i64,
 }
 
+/// What an operator is called in its errors.
+pub(crate) fn operator_label(operator: &str) -> String {
+    text::cut(operator, OPERATOR_CHARS_MAX)
+}
+
 /// Whether an error is that of a row rather than of the operator.
 fn is_of_row(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported)
@@ -80,7 +85,7 @@ impl RowErrors {
     /// - `names`: names of the columns of its rows; empty: those of the batches.
     pub(crate) fn new(operator: &str, names: &[String]) -> RowErrors {
         RowErrors {
-            operator: text::cut(operator, OPERATOR_CHARS_MAX),
+            operator: operator_label(operator),
             names: names.to_vec(),
             found: Vec::new(),
         }

@@ -9,9 +9,10 @@
 //! # Not here
 //! Numbering epochs (`committer`); operators (`dataflow`).
 
+mod replace;
 mod view;
 
-use crate::committer::SourcePermit;
+use crate::committer::{Replaces, SourcePermit};
 use crate::dataflow::{BuiltInput, BuiltView};
 use crate::engine::{StateFound, StateRows};
 use crate::meters::ViewMeters;
@@ -23,6 +24,7 @@ use crate::restore::{Share, ViewState};
 use crate::status::ViewStatus;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
+use replace::Replacements;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -68,6 +70,8 @@ pub(crate) enum Command {
         /// Their readers that nothing in it matters to, ascending.
         unmoved: Arc<[CollectionId]>,
     },
+    /// A view takes another one's place.
+    Switch(SwitchView),
     Peek(Arc<Peek>),
     Sizes {
         view: CollectionId,
@@ -96,6 +100,21 @@ pub(crate) struct CreateView {
     pub(crate) is_followed: bool,
     /// Rows of sources up to `inputs_at`, which worker 0 takes for all.
     pub(crate) replays: BTreeMap<CollectionId, ReplayInput>,
+    /// A running view whose state it goes on with.
+    pub(crate) replaces: Option<Replaces>,
+    /// That view at `inputs_at`.
+    pub(crate) before: Option<Pin>,
+}
+
+/// A view that takes another one's place.
+#[derive(Clone)]
+pub(crate) struct SwitchView {
+    pub(crate) old: CollectionId,
+    pub(crate) new: CollectionId,
+    /// From which epoch on.
+    pub(crate) epoch: Epoch,
+    /// The epoch before.
+    pub(crate) before: Pin,
 }
 
 /// The contents of an input that a view begins with.
@@ -112,6 +131,8 @@ pub(crate) struct InputSnapshot {
 /// A read of an operator's state.
 pub(crate) struct Peek {
     pub(crate) view: CollectionId,
+    /// What the view was when it was started.
+    pub(crate) started_as: CollectionId,
     pub(crate) node: usize,
     pub(crate) table: usize,
     pub(crate) rows: StateRows,
@@ -193,6 +214,7 @@ struct Worker {
     sealed: Epoch,
     /// Of batches that views may still have to take.
     permits: Vec<Arc<SourcePermit>>,
+    replacements: Replacements,
     shutdown: bool,
 }
 
@@ -211,6 +233,7 @@ impl Worker {
             readers,
             sealed,
             permits: Vec::new(),
+            replacements: Replacements::default(),
             shutdown: false,
         }
     }
@@ -223,6 +246,7 @@ impl Worker {
             }
             busy |= self.drive();
             busy |= self.settle();
+            busy |= self.replace();
             // Before the worker may park: rows that no view reads wake nobody.
             if !self.permits.is_empty() && self.views.values().all(|view| view.rows_waiting() < ROWS_WAITING_MAX) {
                 self.permits.clear();
@@ -273,9 +297,10 @@ impl Worker {
                 self.sealed = epoch;
                 self.touch(epoch, &touched, &unmoved, false);
             }
+            Command::Switch(switch) => self.begin_switch(switch),
             Command::Peek(peek) => match self.views.get_mut(&peek.view) {
-                Some(view) => view.register(peek),
-                None => refuse(&peek),
+                Some(view) if view.started_as() == peek.started_as => view.register(peek),
+                _ => refuse(&peek),
             },
             Command::Sizes { view, reply } => {
                 let _ = reply.send(self.views.get(&view).map(View::sizes).unwrap_or_default());
@@ -300,6 +325,7 @@ impl Worker {
                 }
                 self.views.insert(request.id, view);
                 self.fail_with_inputs(request.id);
+                self.await_state(request);
             }
             Err(error) => {
                 request.status.fail(error);
@@ -464,7 +490,10 @@ impl Worker {
 
 /// Answers a read of a view that is gone.
 fn refuse(peek: &Arc<Peek>) {
-    let text = format!("cannot read state of view {}: it was dropped meanwhile", peek.view);
+    let text = format!(
+        "cannot read state of view {}: it was dropped or replaced meanwhile",
+        peek.view
+    );
     // The reader may have gone away.
     let _ = peek.reply.send(Err(
         Error::new(ErrorKind::Conflict, "ENGINE-0003", text).sqlstate("42P01")

@@ -71,6 +71,13 @@ pub enum DdlRecord {
     DropIndexes(Vec<String>),
     /// A sink.
     CreateSink(SinkDefinition),
+    /// A materialized view that takes the place of another: its number too, where readers go on with it.
+    ReplaceMaterializedView {
+        /// The view that goes.
+        old: CollectionId,
+        /// The view that comes.
+        new: ViewDefinition,
+    },
     /// A plain view that takes the place of another.
     ReplaceView {
         /// The view that goes.
@@ -226,6 +233,8 @@ pub struct MaterializedView {
     pub created: Epoch,
     /// Collections it reads, directly.
     pub reads: Vec<CollectionId>,
+    /// Its number when it was started: another one, where it took a view's place.
+    pub started_as: CollectionId,
     /// The short way to one row.
     pub(crate) points: Points,
 }

@@ -3,9 +3,11 @@
 mod defaults;
 mod drop;
 mod indexes;
+mod replace;
 mod views;
 
-pub(crate) use views::{OnRowError, PreparedView, RUN_HISTORY_BYTES, ViewSettings};
+pub(crate) use replace::{Replacement, dependents};
+pub(crate) use views::{OnRowError, Origin, PreparedView, RUN_HISTORY_BYTES, ViewSettings, view_definition};
 
 pub(crate) use drop::{dropped_kind, other_kind};
 pub(crate) use indexes::{forget, insert};

@@ -1,5 +1,7 @@
 //! EXPLAIN: the logical plan, and for a view the dataflow with its operators and their state tables.
 
+mod changes;
+
 use crate::error::from_datafusion;
 use crate::plan::{ReadView, bind};
 use cenote_engine::plan::{Node, ViewPlan};

@@ -11,10 +11,12 @@
 //! Writing checkpoints (`checkpoints`); a start from the log alone (`database::open`).
 
 use crate::catalog::{
-    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, Object, PlainView, STATE_SCHEMA, SinkObject, Table, ViewDefinition,
+    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, MaterializedView, Object, PlainView, STATE_SCHEMA, SinkObject, Table,
+    ViewDefinition,
 };
 use crate::checkpoints::{Checkpointer, Lineage, NextRecord, SECTION_CATALOG, SECTION_LOG, SECTION_PLANS};
 use crate::database::{Database, new_table};
+use crate::ddl::{Origin, PreparedView, Replacement};
 use arrow::datatypes::Schema;
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::{Logged, RecoveredTables, ViewState};
@@ -24,6 +26,14 @@ use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A materialized view that a change of the catalog has made.
+enum Redone {
+    /// One that the engine starts with the record.
+    Started(PreparedView),
+    /// One that has another's place with the record.
+    Replaced(Arc<MaterializedView>),
+}
 
 /// Commits of the log that are under way at once.
 const UNDER_WAY_MAX: usize = 1024;
@@ -252,7 +262,8 @@ impl Database {
             let name = &definition.name;
             tracing::warn!("materialized view {name} is made anew: the checkpoint has no state of such a view");
         }
-        let (new, prepared) = self.prepare_view(definition, plan, state, self.view_settings())?;
+        let origin = state.map_or(Origin::Inputs, Origin::State);
+        let (new, prepared) = self.prepare_view(definition, plan, origin, self.view_settings())?;
         self.engine().attach(new).await?;
         Ok(self.started_view(prepared, start.epoch(), start.epoch()))
     }
@@ -269,13 +280,16 @@ impl Database {
             let epoch = record.epoch;
             let mut logged = Logged::new(record, passing.clone());
             let ddl = logged.ddl()?;
-            let started = match &ddl {
+            let redone = match &ddl {
                 Some(text) => self.redo(text, &mut logged).await?,
                 None => None,
             };
             under_way.push_back(self.engine().again(logged).await?);
-            if let Some(prepared) = started {
-                let view = self.started_view(prepared, epoch, epoch.previous());
+            if let Some(redone) = redone {
+                let view = match redone {
+                    Redone::Started(prepared) => self.started_view(prepared, epoch, epoch.previous()),
+                    Redone::Replaced(view) => view,
+                };
                 self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
             }
             if ddl.is_some() {
@@ -306,8 +320,8 @@ impl Database {
     /// Makes a change of the catalog again.
     ///
     /// # Returns
-    /// The view that the record starts.
-    async fn redo(self: &Arc<Self>, text: &str, logged: &mut Logged) -> Result<Option<crate::ddl::PreparedView>> {
+    /// What is in the catalog once the record is made.
+    async fn redo(self: &Arc<Self>, text: &str, logged: &mut Logged) -> Result<Option<Redone>> {
         match crate::ddl::decode(text.as_bytes())? {
             DdlRecord::CreateTable(definition) => {
                 let transient = self.config().transient_tables;
@@ -325,9 +339,10 @@ impl Database {
                 }
                 match self.checked_view_plan(&definition).await {
                     Ok(plan) => {
-                        let (new, prepared) = self.prepare_view(definition, plan, None, self.view_settings())?;
+                        let settings = self.view_settings();
+                        let (new, prepared) = self.prepare_view(definition, plan, Origin::Inputs, settings)?;
                         logged.create_view = Some(new);
-                        return Ok(Some(prepared));
+                        return Ok(Some(Redone::Started(prepared)));
                     }
                     Err(failed) => {
                         let view = self.failed_view(definition, failed)?;
@@ -335,6 +350,7 @@ impl Database {
                     }
                 }
             }
+            DdlRecord::ReplaceMaterializedView { old, new } => return self.redo_replacement(old, new, logged).await,
             DdlRecord::ReplaceView { old, new } => {
                 self.change_catalog(|catalog| catalog.remove(&[old]));
                 self.insert_plain_view(new).await;
@@ -357,6 +373,38 @@ impl Database {
             }
         }
         Ok(None)
+    }
+
+    /// Makes the replacement of a view again.
+    async fn redo_replacement(
+        self: &Arc<Self>,
+        old: CollectionId,
+        new: ViewDefinition,
+        logged: &mut Logged,
+    ) -> Result<Option<Redone>> {
+        let replaced = match self.catalog().by_id(old) {
+            Some(Object::MaterializedView(view)) => view.clone(),
+            _ => return Err(Error::bug(format!("the log replaces view {old}, which is not there"))),
+        };
+        let plan = match self.checked_view_plan(&new).await {
+            Ok(plan) => plan,
+            Err(failed) => {
+                logged.drops = vec![old];
+                return Ok(Some(Redone::Replaced(self.failed_view(new, failed)?)));
+            }
+        };
+        let replacement = Replacement::new(replaced, plan);
+        let mut beside = new.clone();
+        if replacement.takes_table() {
+            self.change_catalog(|catalog| beside.id = catalog.allocate());
+        }
+        let beside = self.start_beside(&replacement, beside).await?;
+        self.warn_unless_live(&beside).await;
+        self.replays().end(beside.started_as);
+        (logged.switch, logged.drops) = replacement.switch(&beside);
+        // A view that could not be planned any more is only in the catalog.
+        logged.drops.retain(|dropped| *dropped != new.id);
+        Ok(Some(Redone::Replaced(Arc::new(replacement.placed(&beside, new)))))
     }
 
     /// A plain view; one that cannot be planned any more tells whoever reads it.

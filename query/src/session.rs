@@ -238,6 +238,14 @@ impl Session {
                 options: None,
                 ..
             } => self.explain(statement, *analyze, as_of, parameters).await,
+            Ast::Explain {
+                statement,
+                options: Some(options),
+                ..
+            } if is_changes(options) => {
+                let lines = self.database.explain_changes(statement).await?;
+                explanation(&lines)
+            }
             Ast::Explain { .. } => Err(unsupported("EXPLAIN with options")),
             _ => self.definition(statement, ast).await,
         }
@@ -327,12 +335,7 @@ impl Session {
             true => crate::explain::analyze(&view, statement, parameters).await?,
             false => crate::explain::explain(&view, statement, parameters).await?,
         };
-        let schema = text_column("QUERY PLAN");
-        let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
-        Ok(fixed_rows(
-            RecordBatch::try_new(schema, vec![Arc::new(lines)])?,
-            "EXPLAIN",
-        ))
+        explanation(&lines)
     }
 
     /// The epoch of this session's last commit; reads of this session are never older.
@@ -453,4 +456,15 @@ pub(crate) fn fixed_rows(rows: RecordBatch, verb: &'static str) -> Outcome {
 /// Whether an object's rows come from a source that keeps none.
 pub(crate) fn passes_rows(object: &Object) -> bool {
     matches!(object, Object::Table(table) if table.versioned.is_none())
+}
+
+/// Whether the options of an EXPLAIN are CHANGES alone.
+fn is_changes(options: &[datafusion::sql::sqlparser::ast::UtilityOption]) -> bool {
+    matches!(options, [option] if option.name.value.eq_ignore_ascii_case("changes") && option.arg.is_none())
+}
+
+fn explanation(lines: &[String]) -> Result<Outcome> {
+    let lines: arrow::array::StringArray = lines.iter().map(|line| Some(line.as_str())).collect();
+    let rows = RecordBatch::try_new(text_column("QUERY PLAN"), vec![Arc::new(lines)])?;
+    Ok(fixed_rows(rows, "EXPLAIN"))
 }

@@ -26,7 +26,8 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.server, self.rng, self.acknowledged = server, rng, acknowledged
         self.table = f"c{number}"
-        self.rows, self.views = {}, set()
+        # Views by name: what their sums are multiplied with.
+        self.rows, self.views = {}, {}
         self.doubt = None
         self.error = None
 
@@ -46,7 +47,7 @@ class Client(threading.Thread):
 
     def plan(self):
         """The next operation: `(statements, rows after, views after)`."""
-        rows, views, statements = dict(self.rows), set(self.views), []
+        rows, views, statements = dict(self.rows), dict(self.views), []
         if self.rng.random() < 0.08:
             return self.plan_view(rows, views)
         for _ in range(self.rng.choice([1, 1, 1, 3])):
@@ -64,11 +65,13 @@ class Client(threading.Thread):
 
     def plan_view(self, rows, views):
         name = f"{self.table}_v{self.rng.randrange(3)}"
-        if name in views:
-            views.remove(name)
+        if name in views and self.rng.random() < 0.4:
+            del views[name]
             return [f"DROP MATERIALIZED VIEW {name}"], rows, views
-        views.add(name)
-        return [f"CREATE MATERIALIZED VIEW {name} AS SELECT count(*) AS n, sum(v)::bigint AS s FROM {self.table}"], rows, views
+        times, replacing = self.rng.randrange(1, 9), "OR REPLACE " if name in views else ""
+        views[name] = times
+        query = f"SELECT n, s * {times} AS s, {times} AS times FROM (SELECT count(*) AS n, sum(v)::bigint AS s FROM {self.table}) AS o"
+        return [f"CREATE {replacing}MATERIALIZED VIEW {name} AS {query}"], rows, views
 
     def perform(self, connection, operation):
         statements = operation[0]
@@ -83,11 +86,13 @@ class Client(threading.Thread):
         """Compares what is there with the model and takes over whichever way the operation in doubt went."""
         assert self.error is None, self.error
         rows = dict(connection.execute(f"SELECT k, v FROM {self.table}").fetchall())
-        views = {r[0] for r in connection.execute("SELECT name FROM cenote_catalog.views WHERE name LIKE %s", (f"{self.table}_v%",))}
+        names = [r[0] for r in connection.execute("SELECT name FROM cenote_catalog.views WHERE name LIKE %s", (f"{self.table}_v%",))]
+        held = {name: connection.execute(f"SELECT n, s, times FROM {name}").fetchone() for name in names}
+        views = {name: times for name, (_, _, times) in held.items()}
         allowed = [(self.rows, self.views)] + ([self.doubt[1:]] if self.doubt else [])
         assert (rows, views) in allowed, f"{self.table}: {self.difference(rows, views)}"
-        for view in views:
-            assert connection.execute(f"SELECT n, s FROM {view}").fetchone() == (len(rows), sum(rows.values()) if rows else None)
+        for name, (n, s, times) in held.items():
+            assert (n, s) == (len(rows), sum(rows.values()) * times if rows else None), name
         successor = Client(self.server, int(self.table[1:]), self.rng, self.acknowledged)
         successor.rows, successor.views = rows, views
         return successor

@@ -159,7 +159,7 @@ CASES = list(cases())
 def test_text(stage, index):
     path, heading, done, expected = CASES[index]
     if done[-1].endswith("_bucket") and not keeps_buckets():
-        pytest.skip("the binary has no buckets: cargo build --features object-store")
+        pytest.skip("the binary has no buckets: it was built without the feature object-store")
     way, _, name = done[-1].partition(" ") if done[-1].startswith("play ") else ("", "", "")
     seen = stage.masked(stage.play_(name)).rstrip() if way else stage.play(done)
     stage.sweep()

@@ -18,7 +18,7 @@ import pytest
 from harness import cenote, keeps_buckets
 from harness.s3 import SECRET, ObjectStore, Proxy, aws, refusal
 
-pytestmark = pytest.mark.skipif(not keeps_buckets(), reason="the binary has no buckets: cargo build --features object-store")
+pytestmark = pytest.mark.skipif(not keeps_buckets(), reason="the binary has no buckets: it was built without the feature object-store")
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "checkpoints" / "v1"
 
 

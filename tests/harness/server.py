@@ -48,7 +48,7 @@ def cenote(*args, cwd=None, stdin=None, timeout=60, env=None):
 
 @functools.cache
 def keeps_buckets():
-    """Whether the binary was built with `--features object-store`."""
+    """Whether the binary was built with the feature object-store."""
     return "object-store" not in cenote("verify", "s3://bucket/prefix", env={"AWS_ENDPOINT": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"}).stderr
 
 

@@ -1,6 +1,7 @@
 """A whole case from one seed: tables, the commits that change them, and views over them."""
 import itertools
 import random
+import zlib
 from dataclasses import dataclass, replace
 
 import duckdb
@@ -62,6 +63,13 @@ class Change:
         return sql("{x} WHERE {p}", x=self.text, p=self.where) if self.where else self.text
 
 
+def created(name, query):
+    """Statements that create a view. One in three first shows a part of its query's rows and then takes its place, with what state they share."""
+    if zlib.crc32(name.encode()) % 3:
+        return [f"CREATE MATERIALIZED VIEW {name} AS {query}"]
+    return [f"CREATE MATERIALIZED VIEW {name} AS SELECT * FROM ({query}) AS part LIMIT 2", f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {query}"]
+
+
 @dataclass(frozen=True)
 class View:
     """A materialized view; `created_after`: the number of commits before it is made."""
@@ -97,7 +105,7 @@ class Case:
                 body = [f"{s.sql().pg};" for s in self.commits[step - 1]]
                 lines += body if len(body) == 1 else ["BEGIN;", *body, "COMMIT;"]
                 lines[-1] += " -- c"
-            lines += [f"CREATE MATERIALIZED VIEW {v.name} AS {v.relation.pg};" for v in self.views if v.created_after == step]
+            lines += [f"{statement};" for v in self.views if v.created_after == step for statement in created(v.name, v.relation.pg)]
             for view in self.views if step == last or short and step else ():
                 if view.created_after <= step:
                     lines += [f"SELECT * FROM {view.name};", *answers(step, view)]

@@ -1,5 +1,6 @@
 //! What a commit is made of.
 
+use crate::keep::Kept;
 use crate::meters::ViewMeters;
 use crate::plan::{CollectionId, ViewPlan};
 use crate::replay::ReplayInput;
@@ -53,8 +54,34 @@ pub struct Commit {
     pub create_tables: Vec<(CollectionId, Arc<VersionedTable>)>,
     /// A view to start, reading its inputs as of the epoch before.
     pub create_view: Option<NewView>,
+    /// A view that takes another one's place.
+    pub switch: Option<Switch>,
     /// Views, then tables, to drop.
     pub drops: Vec<CollectionId>,
+}
+
+/// A view takes another one's place: its number, its table and what reads it. The table gets the difference in the commit's epoch.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    /// The view that goes.
+    pub old: CollectionId,
+    /// The view that goes on as `old`. It has run beside it, and its table has the same columns and key.
+    pub new: CollectionId,
+    /// What it runs.
+    pub plan: Arc<ViewPlan>,
+    /// Where its work is counted.
+    pub meters: Arc<ViewMeters>,
+}
+
+/// The view that another one is to take the place of.
+#[derive(Clone, Debug)]
+pub struct Replaces {
+    /// Which view.
+    pub view: CollectionId,
+    /// What of its state is kept.
+    pub kept: Kept,
+    /// The errors of its rows, if it can have any.
+    pub errors: Option<Arc<VersionedTable>>,
 }
 
 /// A view to start.
@@ -79,6 +106,8 @@ pub struct NewView {
     pub replays: BTreeMap<CollectionId, ReplayInput>,
     /// The state that it goes on from; only for one that is started with the engine ([`crate::Engine::attach`]).
     pub state: Option<ViewState>,
+    /// A running view whose state it goes on with.
+    pub replaces: Option<Replaces>,
 }
 
 /// When the rows of a source's batch are sealed, so that they can be read.
@@ -99,6 +128,7 @@ impl Commit {
             && self.ddl.is_none()
             && self.create_tables.is_empty()
             && self.create_view.is_none()
+            && self.switch.is_none()
             && self.drops.is_empty()
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const ROWS_WAITING_MAX: usize = 64 * 1024;
 
 /// Changes of the current epoch on their way into a table.
-pub(super) struct Publish {
+pub(crate) struct Publish {
     table: Arc<VersionedTable>,
     worker: usize,
     applies_early: bool,
@@ -46,6 +46,27 @@ impl Publish {
             waiting: 0,
             published,
         }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<VersionedTable> {
+        &self.table
+    }
+
+    /// Goes on with another table of the same columns and key, which is made the same as this one first.
+    ///
+    /// # Arguments
+    /// - `difference`: what the other one lacks, at an epoch that brings nothing else.
+    pub(crate) fn go_on_with(&mut self, table: Arc<VersionedTable>, epoch: Epoch, difference: Changes) -> Result<()> {
+        self.table = table;
+        if difference.is_empty() {
+            return Ok(());
+        }
+        self.table.apply(self.worker, epoch, &difference)?;
+        if let Some(published) = &self.published {
+            published.borrow_mut().push_back((epoch.0, difference));
+        }
+        Ok(())
     }
 
     /// Applies what is pending, or its insertions only.
@@ -99,6 +120,10 @@ impl Kernel for Publish {
     }
 
     fn load(&mut self, _: usize, _: &arrow::array::RecordBatch) -> Result<()> {
+        Err(Error::bug("the table of a view was given state"))
+    }
+
+    fn stand(&mut self, _: &[Vec<arrow::array::RecordBatch>]) -> Result<Vec<(usize, Changes)>> {
         Err(Error::bug("the table of a view was given state"))
     }
 

@@ -425,6 +425,22 @@ impl Kernel for AggregateKernel {
             .try_for_each(|accumulator| accumulator.load(&groups, &mut columns, group_rows))
     }
 
+    fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {
+        for (table, parts) in tables.iter().enumerate() {
+            parts.iter().try_for_each(|rows| self.load(table, rows))?;
+        }
+        self.dirty.clear();
+        let groups = self.live_groups();
+        self.dirty.marked.resize(self.group_rows.len(), false);
+        groups
+            .iter()
+            .for_each(|group| self.dirty.marked[*group as usize] = true);
+        self.dirty.had_result = vec![false; groups.len()];
+        self.dirty.before = vec![(groups.len(), Vec::new())];
+        self.dirty.groups = groups;
+        Ok(Vec::new())
+    }
+
     fn note_changes(&mut self, table: usize) {
         match table {
             0 => self.changed = Some(ChangedSlots::default()),

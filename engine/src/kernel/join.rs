@@ -511,6 +511,16 @@ impl Kernel for JoinKernel {
         self.errors.take().map(drop)
     }
 
+    fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {
+        let sides = tables.iter().enumerate();
+        let parts = sides.flat_map(|(side, parts)| parts.iter().map(move |rows| (side, rows)));
+        let rows = parts.map(|(side, rows)| {
+            let schema = self.sides[side].schema().clone();
+            Ok((side, counted_rows(rows, &self.tables[side].columns, &schema)?))
+        });
+        rows.collect()
+    }
+
     fn note_changes(&mut self, table: usize) {
         self.sides[table].note_changes();
     }

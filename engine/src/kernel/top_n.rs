@@ -217,6 +217,12 @@ impl Kernel for TopNKernel {
         (0..changes.len()).try_for_each(|row| self.add(bytes_of(&rows, row), changes.weights().get(row)))
     }
 
+    fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {
+        let rows = tables.iter().flatten();
+        let rows = rows.map(|rows| counted_rows(rows, &self.table.columns, &self.node.input_schema));
+        rows.map(|rows| Ok((0, rows?))).collect()
+    }
+
     fn finish(&mut self, _epoch: Epoch, output: &mut Vec<Changes>) -> Result<()> {
         let mut net = BTreeMap::new();
         for (partition, before) in std::mem::take(&mut self.before) {

@@ -3,12 +3,14 @@
 use super::{CreateView, OperatorSizes, Peek, send};
 use crate::dataflow::{BuiltInput, BuiltView, guarded};
 use crate::engine::{StateFound, StateRows};
+use crate::keep::Kept;
 use crate::kernel::StateChanges;
 use crate::meters::ViewMeters;
 use crate::plan::CollectionId;
 use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
-use cenote_statestore::{Changes, Epoch, Error, Result, Scan};
+use arrow::array::AsArray;
+use cenote_statestore::{Changes, Epoch, Error, Pin, Result, Scan, Weights};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use timely::progress::frontier::AntichainRef;
@@ -38,6 +40,12 @@ pub(super) struct View {
     tables: BTreeMap<usize, usize>,
     awake: bool,
     backfilled: bool,
+    /// What it was when it was started: another collection, where it took a view's place.
+    started_as: CollectionId,
+    /// Epochs that it is not given later ones than for now.
+    holds: Vec<u64>,
+    /// Whether it has to be given state before anything else.
+    awaits_state: bool,
 }
 
 /// What is left to feed of the time before the view.
@@ -50,6 +58,8 @@ enum Left {
 
 struct Edge {
     collection: Option<CollectionId>,
+    /// Whether existing contents come in.
+    is_read: bool,
     is_view: bool,
     queue: VecDeque<(u64, Changes)>,
     backfill: Option<Scan>,
@@ -58,9 +68,13 @@ struct Edge {
 impl View {
     pub(super) fn new(request: &CreateView, built: BuiltView, dataflow: usize, worker: usize) -> View {
         let mut edges = Vec::new();
-        for BuiltInput { collection, .. } in &built.inputs {
+        let is_read = |node: &usize| match &request.replaces {
+            Some(replaces) => replaces.kept.rebuilt.contains(node),
+            None => request.state.is_none(),
+        };
+        for BuiltInput { collection, node, .. } in &built.inputs {
             let snapshot = collection.and_then(|collection| request.snapshots.get(&collection));
-            let unread = snapshot.filter(|_| request.state.is_none());
+            let unread = snapshot.filter(|_| is_read(node));
             let backfill = unread.and_then(|snapshot| {
                 // A table of the committer has one shard, which worker 0 reads for all.
                 let shards = if snapshot.is_view {
@@ -77,13 +91,14 @@ impl View {
             let is_view = snapshot.is_some_and(|snapshot| snapshot.is_view);
             edges.push(Edge {
                 collection: *collection,
+                is_read: is_read(node),
                 is_view,
                 queue: VecDeque::new(),
                 backfill,
             });
         }
-        if worker == 0 && request.state.is_none() {
-            for (input, rows) in built.constants.iter().filter(|(_, rows)| !rows.is_empty()) {
+        for (input, rows) in &built.constants {
+            if worker == 0 && !rows.is_empty() && is_read(&built.inputs[*input].node) {
                 edges[*input].queue.push_back((request.epoch.0, rows.clone()));
             }
         }
@@ -111,6 +126,9 @@ impl View {
             tables: tables.filter(|(_, count)| *count > 0).collect(),
             awake: true,
             backfilled: false,
+            started_as: request.id,
+            holds: Vec::new(),
+            awaits_state: false,
         }
     }
 
@@ -214,6 +232,9 @@ impl View {
     /// # Returns
     /// Whether existing contents are still being read.
     pub(super) fn feed(&mut self, bounds: &BTreeMap<CollectionId, u64>) -> bool {
+        if self.awaits_state {
+            return false;
+        }
         if !self.backfilled {
             match self.backfill(bounds).and_then(|left| match left {
                 Left::Nothing => self.replay(),
@@ -228,10 +249,9 @@ impl View {
                 }
             }
         }
-        let hold = self
-            .peeks
-            .front()
-            .map_or(u64::MAX, |peek| peek.epoch.0.saturating_add(1));
+        let peeked = self.peeks.front().map(|peek| peek.epoch.0);
+        let held = peeked.into_iter().chain(self.holds.iter().copied()).min();
+        let hold = held.map_or(u64::MAX, |epoch| epoch.saturating_add(1));
         let last = self.outstanding.back().copied();
         let open = last.filter(|epoch| self.is_open && *epoch < hold);
         let end = last.map_or(0, |epoch| if self.is_open { epoch } else { epoch + 1 });
@@ -294,7 +314,7 @@ impl View {
                     let rows = Changes::insertions(rows);
                     let inputs = self.edges.iter().zip(&mut self.built.inputs);
                     inputs
-                        .filter(|(edge, _)| edge.collection == Some(*collection))
+                        .filter(|(edge, _)| edge.is_read && edge.collection == Some(*collection))
                         .for_each(|(_, input)| send(input, &self.meters, self.start, rows.clone()));
                     return Ok(Left::Rows);
                 }
@@ -327,6 +347,91 @@ impl View {
         let mut published = self.built.published.borrow_mut();
         let ready = published.partition_point(|(epoch, _)| *epoch < frontier);
         Some(published.drain(..ready).collect())
+    }
+
+    pub(super) fn started_as(&self) -> CollectionId {
+        self.started_as
+    }
+
+    /// Sees to it that it is not given epochs after this one, until it is let go.
+    pub(super) fn hold(&mut self, epoch: Epoch) {
+        self.holds.push(epoch.0);
+    }
+
+    /// Ends a hold.
+    pub(super) fn let_go(&mut self, epoch: Epoch) {
+        let hold = self.holds.iter().position(|held| *held == epoch.0);
+        hold.map(|hold| self.holds.swap_remove(hold));
+        self.awake = true;
+    }
+
+    /// Whether all epochs up to this one are finished.
+    pub(super) fn has_finished(&self, epoch: Epoch) -> bool {
+        self.done() >= epoch.0
+    }
+
+    /// Gives nothing before it has state.
+    pub(super) fn await_state(&mut self) {
+        self.awaits_state = true;
+    }
+
+    /// Takes what it keeps of the state of another view, which stands still.
+    ///
+    /// # Arguments
+    /// - `errors`: those of the other view's rows.
+    pub(super) fn take_state(&mut self, old: &View, kept: &Kept, errors: Option<Scan>) -> Result<()> {
+        self.awaits_state = false;
+        self.awake = true;
+        for (node, of) in &kept.below {
+            let (mut kernel, old) = (self.built.kernels[node].borrow_mut(), old.built.kernels[of].borrow());
+            for table in 0..self.tables[node] {
+                let mut parts = old.read(table, None)?.into_iter();
+                parts.try_for_each(|rows| kernel.load(table, &rows))?;
+            }
+        }
+        for (node, of) in &kept.standing {
+            let old = old.built.kernels[of].borrow();
+            let tables = (0..self.tables[node]).map(|table| old.read(table, None));
+            let tables = tables.collect::<Result<Vec<_>>>()?;
+            let rows = self.built.kernels[node].borrow_mut().stand(&tables)?;
+            self.built.added[node].borrow_mut().extend(rows);
+        }
+        let mut errors = errors.filter(|_| !kept.errors.is_empty());
+        while let Some(scan) = &mut errors
+            && let Some(rows) = scan.next_weighted(BACKFILL_ROWS_PER_TURN)?
+        {
+            let operators = rows.rows().column(0).as_string::<i32>();
+            let is_kept = |operator: Option<&str>| operator.is_some_and(|operator| kept.errors.contains(operator));
+            let rows = rows.filter(&operators.iter().map(|operator| Some(is_kept(operator))).collect())?;
+            self.built.added_errors.borrow_mut().push((0, rows));
+        }
+        self.built.activators.iter().for_each(Activator::activate);
+        Ok(())
+    }
+
+    /// Goes on with the table of another view, which stands still as this one does.
+    ///
+    /// # Arguments
+    /// - `epoch`: of the difference between the two. `before`: the epoch before.
+    pub(super) fn take_table(&mut self, old: &View, worker: usize, epoch: Epoch, before: &Pin) -> Result<()> {
+        let table = old.built.publisher.borrow().table().clone();
+        let mut publisher = self.built.publisher.borrow_mut();
+        let columns = &table.schema().columns;
+        let mut parts = Vec::new();
+        for (table, sign) in [(&table, -1), (publisher.table(), 1)] {
+            let mut scan = table.scan(
+                before.clone(),
+                (0..columns.fields().len()).collect(),
+                worker..worker + 1,
+            );
+            while let Some(changes) = scan.next_weighted(BACKFILL_ROWS_PER_TURN)? {
+                let weights = (0..changes.len()).map(|row| sign * changes.weights().get(row));
+                let rows = Changes::relabel(changes.rows().clone(), columns.clone())?;
+                parts.push(Changes::new(rows, Weights::Each(weights.collect())));
+            }
+        }
+        let difference = Changes::concat(columns, &parts)?.consolidate()?;
+        publisher.go_on_with(table, epoch, difference)
     }
 
     pub(super) fn register(&mut self, peek: Arc<Peek>) {

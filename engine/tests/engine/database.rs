@@ -157,6 +157,7 @@ impl Database {
                 table,
                 replays: BTreeMap::new(),
                 state: None,
+                replaces: None,
             },
         )
     }
@@ -360,6 +361,7 @@ impl Database {
             &self.engine,
             StateRead {
                 view,
+                started_as: view,
                 node,
                 table,
                 rows: StateRows::All,

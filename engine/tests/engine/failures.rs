@@ -221,6 +221,7 @@ fn a_read_of_state_that_is_not_there_is_an_error() {
         &database.engine,
         StateRead {
             view,
+            started_as: view,
             node: 1,
             table: 0,
             rows: StateRows::OfKeys(vec![wrong]),

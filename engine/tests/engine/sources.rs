@@ -369,6 +369,7 @@ fn a_read_of_state_ends_the_open_epoch() {
     feed_open(&database, source, 0..5);
     let read = StateRead {
         view,
+        started_as: view,
         node: 1,
         table: 0,
         rows: StateRows::All,

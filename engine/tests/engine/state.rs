@@ -59,6 +59,7 @@ fn reads_and_commits_in_one_burst_are_each_of_one_epoch() {
         let reader = std::thread::spawn(move || {
             let read = || StateRead {
                 view,
+                started_as: view,
                 node: 1,
                 table: 0,
                 rows: StateRows::All,

@@ -30,7 +30,7 @@ const ROWS_PER_BATCH: usize = 64 * 1024;
 /// Files of changes on top of a table's base beyond which it is written whole.
 const DELTAS_MAX: usize = 64;
 
-/// A state table of an operator: its view, the plan's node, the number of the table.
+/// A state table of an operator: its view as it was started, the plan's node, the number of the table.
 type StateKey = (CollectionId, usize, usize);
 
 /// A published checkpoint, and the tables whose changes are noted since.
@@ -137,7 +137,7 @@ impl Lineage {
 }
 
 fn key_of(table: &StateTable) -> StateKey {
-    (table.view.definition.id, table.node, table.table)
+    (table.view.started_as, table.node, table.table)
 }
 
 impl Database {

@@ -210,7 +210,7 @@ impl Definitions {
                 self.sinks.insert(sink.definition.id.0, sink);
             }
             DdlRecord::DropIndexes(names) => self.indexes.retain(|name, _| !names.contains(name)),
-            DdlRecord::ReplaceView { old, new } => {
+            DdlRecord::ReplaceView { old, new } | DdlRecord::ReplaceMaterializedView { old, new } => {
                 self.views.remove(&old.0);
                 self.note(new.id.0);
                 self.views.insert(new.id.0, new);

@@ -85,6 +85,7 @@ impl StateTable {
     pub(crate) fn read(&self, rows: StateRows) -> StateRead {
         StateRead {
             view: self.view.definition.id,
+            started_as: self.view.started_as,
             node: self.node,
             table: self.table,
             rows,

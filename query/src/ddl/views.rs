@@ -10,7 +10,7 @@ use crate::source::NEWEST;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, Node, ViewPlan};
-use cenote_engine::{Commit, NewView, ReplayFeed, ViewMeters, ViewState, ViewStatus};
+use cenote_engine::{Commit, NewView, Replaces, ReplayFeed, ViewMeters, ViewState, ViewStatus};
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, TableSchema, VersionedTable};
 use datafusion::sql::sqlparser::ast::CreateView;
 use std::collections::HashSet;
@@ -41,6 +41,33 @@ pub(crate) struct ViewSettings {
     pub(crate) history_bytes: usize,
 }
 
+/// What a view begins with.
+pub(crate) enum Origin {
+    /// The contents of its inputs.
+    Inputs,
+    /// The state that it goes on from.
+    State(ViewState),
+    /// The contents of its inputs, but for what it keeps of a view whose place it is to take.
+    View(Replaces),
+}
+
+impl Origin {
+    /// The collections whose contents it begins with, once for each node that reads them.
+    fn read_anew(&self, plan: &ViewPlan) -> Vec<CollectionId> {
+        let is_read = |node: usize| match self {
+            Origin::Inputs => true,
+            Origin::State(_) => false,
+            Origin::View(replaces) => replaces.kept.rebuilt.contains(&node),
+        };
+        let nodes = plan.nodes.iter().enumerate().filter(|(id, _)| is_read(*id));
+        let inputs = nodes.filter_map(|(_, node)| match node {
+            Node::Input { collection, .. } => Some(*collection),
+            _ => None,
+        });
+        inputs.collect()
+    }
+}
+
 /// A view whose parts are there, to be told of when the engine has started it.
 pub(crate) struct PreparedView {
     view: MaterializedView,
@@ -68,6 +95,13 @@ impl Database {
         let definition = view_definition(create, text, &mut catalog)?;
         if create.if_not_exists && catalog.get(&definition.name).is_some() {
             return Ok(false);
+        }
+        if let Some(Object::MaterializedView(old)) = catalog.get(&definition.name)
+            && create.or_replace
+            && definition.materialized
+        {
+            let old = old.clone();
+            return self.replace_view(catalog, old, definition, commitment, abandoned).await;
         }
         let replaced = match catalog.get(&definition.name) {
             Some(old @ Object::View(_)) if create.or_replace && !definition.materialized => {
@@ -130,7 +164,7 @@ impl Database {
     }
 
     /// Starts the sources without a table that a view has begun to read.
-    fn start_sources_read(self: &Arc<Self>, view: CollectionId) -> Result<()> {
+    pub(super) fn start_sources_read(self: &Arc<Self>, view: CollectionId) -> Result<()> {
         let catalog = self.catalog();
         let Some(Object::MaterializedView(view)) = catalog.by_id(view) else {
             return Ok(());
@@ -245,7 +279,6 @@ impl Database {
         let retention = self.engine().retention().clone();
         let meters = Arc::new(ViewMeters::new(plan.nodes.len()));
         Ok(Arc::new(MaterializedView {
-            definition,
             columns,
             plan: Arc::new(plan),
             versioned: Arc::new(VersionedTable::new(table, 1, false, retention, 0)),
@@ -254,6 +287,8 @@ impl Database {
             meters,
             created: Epoch::ZERO,
             reads: Vec::new(),
+            started_as: definition.id,
+            definition,
             points: Points::default(),
         }))
     }
@@ -303,7 +338,7 @@ impl Database {
         ddl: Option<Vec<u8>>,
         settings: ViewSettings,
     ) -> Result<Arc<MaterializedView>> {
-        let (new, prepared) = self.prepare_view(definition, plan, None, settings)?;
+        let (new, prepared) = self.prepare_view(definition, plan, Origin::Inputs, settings)?;
         let commit = Commit {
             ddl,
             create_view: Some(new),
@@ -316,7 +351,7 @@ impl Database {
     /// Makes what a view needs to run.
     ///
     /// # Arguments
-    /// - `state`: what it goes on from, in place of its inputs' contents.
+    /// - `origin`: what it begins with.
     ///
     /// # Returns
     /// What the engine is to start, and what is made of that then ([`Database::started_view`]).
@@ -324,17 +359,14 @@ impl Database {
         &self,
         definition: ViewDefinition,
         plan: ViewPlan,
-        state: Option<ViewState>,
+        origin: Origin,
         settings: ViewSettings,
     ) -> Result<(NewView, PreparedView)> {
         plan.check()?;
         let reads: Vec<CollectionId> = plan.reads().collect();
         // Held until the replays have read their offsets as they were just before the view.
         let hold = self.engine().pin_visible()?;
-        let passed = match state {
-            Some(_) => Vec::new(),
-            None => self.passed_on(&reads)?,
-        };
+        let passed = self.passed_on(&origin.read_anew(&plan))?;
         let (feeds, inputs): (Vec<_>, Vec<_>) = passed.iter().map(|_| self.engine().replay()).unzip();
         let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
@@ -350,12 +382,18 @@ impl Database {
             versioned: table(plan.table.clone()),
             meters: Arc::new(ViewMeters::new(plan.nodes.len())),
             plan: Arc::new(plan),
-            definition,
             errors,
             status: Arc::new(ViewStatus::default()),
             created: Epoch::ZERO,
             reads,
+            started_as: definition.id,
+            definition,
             points: Points::default(),
+        };
+        let (state, replaces) = match origin {
+            Origin::Inputs => (None, None),
+            Origin::State(state) => (Some(state), None),
+            Origin::View(replaces) => (None, Some(replaces)),
         };
         let new = NewView {
             id: view.definition.id,
@@ -367,6 +405,7 @@ impl Database {
             is_followed: settings.history_bytes > 0,
             replays,
             state,
+            replaces,
         };
         let replays = passed.into_iter().zip(feeds).collect();
         Ok((new, PreparedView { view, replays, hold }))
@@ -427,14 +466,11 @@ fn check_replaceable(catalog: &Catalog, old: &Object, new: &ViewDefinition) -> R
     Err(error.fact("dependents", readers.join(", ")).attempt("DROP them first"))
 }
 
-fn view_definition(create: &CreateView, text: &str, catalog: &mut Catalog) -> Result<ViewDefinition> {
+/// A view as a statement declares it.
+pub(crate) fn view_definition(create: &CreateView, text: &str, catalog: &mut Catalog) -> Result<ViewDefinition> {
     let refused = [
         (create.or_alter, "OR ALTER"),
         (create.temporary, "TEMPORARY"),
-        (
-            create.or_replace && create.materialized,
-            "CREATE OR REPLACE MATERIALIZED VIEW",
-        ),
         (create.to.is_some(), "TO"),
         (!create.cluster_by.is_empty(), "CLUSTER BY"),
     ];

@@ -92,7 +92,7 @@ pub fn blobs_at(url: &str) -> Result<Arc<dyn Blobs>> {
 
 #[cfg(not(feature = "object-store"))]
 fn bucket(url: &str, _name: &str, _prefix: &str) -> Result<Arc<dyn Blobs>> {
-    let reason = "this build keeps nothing in buckets; one with `--features object-store` does";
+    let reason = "this build keeps nothing in buckets: it was made without the feature object-store";
     Err(refused(ErrorKind::Unsupported, url, reason))
 }
 
@@ -219,7 +219,7 @@ mod tests {
         ] {
             if !cfg!(feature = "object-store") && text.starts_with("s3:") {
                 let error = Place::parse(Path::new(&text)).unwrap_err();
-                assert!(error.message().contains("--features object-store"), "{error}");
+                assert!(error.message().contains("the feature object-store"), "{error}");
                 continue;
             }
             let place = Place::parse(Path::new(&text)).unwrap();

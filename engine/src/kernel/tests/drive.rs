@@ -1,7 +1,8 @@
 //! Drives a kernel epoch by epoch, as the dataflow does, and holds it to the rules of every kernel.
 //!
 //! Beside it goes a second one, which is made anew after every epoch of what the first one's state tables say: it must give and hold
-//! the same ever after. Copies of the state tables are kept by what has changed alone.
+//! the same ever after. Copies of the state tables are kept by what has changed alone. A third one stands from that state, and must
+//! give all that the first one has given.
 
 use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel, state_identity};
 use crate::plan::{Aggregate, Join, Node, TopN};
@@ -13,6 +14,7 @@ pub(super) struct Drive<K> {
     pub(super) kernel: K,
     again: Option<K>,
     make: Box<dyn Fn() -> K>,
+    node: Node,
     tables: Vec<TableSchema>,
     copies: Vec<Vec<Row>>,
     /// All output so far, added up.
@@ -22,28 +24,30 @@ pub(super) struct Drive<K> {
 
 impl Drive<AggregateKernel> {
     pub(super) fn aggregate(node: &Aggregate, gives_empty_row: bool) -> Drive<AggregateKernel> {
-        let (tables, node) = (Node::Aggregate(node.clone()).state_tables(), node.clone());
-        Drive::new(tables, move || AggregateKernel::new(&node, gives_empty_row))
+        let (whole, node) = (Node::Aggregate(node.clone()), node.clone());
+        Drive::new(whole, move || AggregateKernel::new(&node, gives_empty_row))
     }
 }
 
 impl Drive<JoinKernel> {
     pub(super) fn join(node: &Join) -> Drive<JoinKernel> {
-        let (tables, node) = (Node::Join(node.clone()).state_tables(), node.clone());
-        Drive::new(tables, move || JoinKernel::new(&node))
+        let (whole, node) = (Node::Join(node.clone()), node.clone());
+        Drive::new(whole, move || JoinKernel::new(&node))
     }
 }
 
 impl Drive<TopNKernel> {
     pub(super) fn top_n(node: &TopN) -> Drive<TopNKernel> {
-        let (tables, node) = (Node::TopN(node.clone()).state_tables(), node.clone());
-        Drive::new(tables, move || TopNKernel::new(&node).unwrap())
+        let (whole, node) = (Node::TopN(node.clone()), node.clone());
+        Drive::new(whole, move || TopNKernel::new(&node).unwrap())
     }
 }
 
 impl<K: Kernel> Drive<K> {
-    fn new(tables: Vec<TableSchema>, make: impl Fn() -> K + 'static) -> Drive<K> {
+    fn new(node: Node, make: impl Fn() -> K + 'static) -> Drive<K> {
+        let tables = node.state_tables();
         Drive {
+            node,
             kernel: make(),
             again: None,
             make: Box::new(make),
@@ -95,6 +99,9 @@ impl<K: Kernel> Drive<K> {
             self.compare(again, pushes, &output);
         }
         self.again = Some(self.made_anew());
+        if self.node.can_stand() {
+            self.stand();
+        }
         // Some changes are taken with those of the next epochs.
         if self.epoch % 3 != 2 {
             self.copy_changes();
@@ -150,6 +157,23 @@ impl<K: Kernel> Drive<K> {
                 self.epoch
             );
             assert_eq!(again.size(table).0, self.kernel.size(table).0);
+        }
+    }
+
+    /// A kernel that stands from the state of this one gives at once all that this one has given.
+    fn stand(&self) {
+        let mut kernel = (self.make)();
+        let tables = (0..self.tables.len()).map(|table| self.kernel.read(table, None).unwrap());
+        let mut given = Vec::new();
+        for (input, changes) in kernel.stand(&tables.collect::<Vec<_>>()).unwrap() {
+            kernel.push(input, &changes, &mut given).unwrap();
+        }
+        kernel.finish(Epoch(self.epoch), &mut given).unwrap();
+        let mut contents = Bag::new();
+        given.iter().for_each(|changes| add_changes(&mut contents, changes));
+        assert_eq!(contents, self.contents, "what stands after epoch {}", self.epoch);
+        for table in 0..self.tables.len() {
+            assert_eq!(bag(&kernel.read(table, None).unwrap()), self.state(table, None));
         }
     }
 
