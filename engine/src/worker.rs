@@ -266,6 +266,9 @@ impl Worker {
     /// Whether there may be more.
     fn take_commands(&mut self) -> bool {
         for _ in 0..COMMANDS_PER_TURN {
+            if self.replacements.is_switching() {
+                return false;
+            }
             match self.commands.try_recv() {
                 Ok(command) => self.take(command),
                 Err(_) => return false,

@@ -118,7 +118,7 @@ def test_acknowledged_writes_and_ddl_survive_sigkill(fresh, seed, interval):
         for client in clients:
             client.start()
         for _ in range(rng.randint(5, 100)):
-            assert acknowledged.acquire(timeout=30), "the clients stand still"
+            assert acknowledged.acquire(timeout=30), f"the clients stand still: {[client.error or client.doubt for client in clients]}"
         server.kill()
         for client in clients:
             client.join()

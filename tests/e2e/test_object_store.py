@@ -118,7 +118,7 @@ def test_a_checkpoint_in_a_bucket_holds_what_the_server_does(store, bucket, on):
     everything = [f"some/place/{path}" for manifest in manifests(bucket, "some/place/") for table in manifest["tables"]
                   for group in table["buckets"] for path in [part["path"] for part in group["parts"]]]
     documents = ["some/place/server.json", "some/place/savepoints/before_deploy.json", *(f"some/place/{id}/manifest.json" for id in ids)]
-    assert sorted(bucket.keys()) == sorted(everything + documents)
+    assert sorted(bucket.keys()) == sorted({*everything, *documents}), "parts that did not change are named again, not put again"
 
 
 def test_tools_read_a_bucket_without_a_server(store, bucket, on, tmp_path):
@@ -217,10 +217,8 @@ def test_a_killed_server_goes_on_with_its_bucket_and_another_one_is_refused(stor
         with pytest.raises(psycopg.errors.DuplicateObject):
             db.execute("CREATE SAVEPOINT s")
     before = {key: bucket.read(key) for key in bucket.keys()}
-    with on(store, bucket, "p").connect() as db:
-        for statement in ("CHECKPOINT", "CREATE SAVEPOINT other", "DROP SAVEPOINT s", "SELECT 1 AS n FROM orders AS OF SAVEPOINT s"):
-            with pytest.raises(psycopg.Error, match="belongs to another server|does not exist"):
-                db.execute(statement)
+    with pytest.raises(RuntimeError, match="CKPT-0001.*belongs to another server"):
+        on(store, bucket, "p")
     assert {key: bucket.read(key) for key in bucket.keys()} == before
     with on(store, bucket, "p/deeper").connect() as db:
         db.execute("CHECKPOINT")
@@ -271,6 +269,7 @@ def test_large_tables_go_in_parts_and_come_in_ranges(store, bucket, on, proxy):
         assert len(ranges) >= 4
         for first, last in (map(int, asked.removeprefix("bytes=").split("-")) for asked in ranges):
             assert last - first < 8 << 20
+        db.execute("UPDATE big SET t = md5(t) || t")
         proxy.rule = lambda method, path, headers, body, forward: refusal(403, "AccessDenied", "No") if "partNumber=2" in path else forward()
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             db.execute("CHECKPOINT")
@@ -355,7 +354,7 @@ def test_a_store_that_fails_for_long_costs_one_checkpoint_and_nothing_else(store
         proxy.rule = None
         assert failed and len(manifests(bucket)) == 1
         db.execute("CHECKPOINT")
-        assert [manifest["sequence"] for manifest in manifests(bucket)] == [1, 2]
+        assert [manifest["sequence"] for manifest in manifests(bucket)] == [1, 3], "the number of the one that failed is not given again"
 
 
 @pytest.mark.parametrize("how", ["ignored", "refused", "switched off"])
@@ -380,13 +379,16 @@ def test_a_store_without_conditional_put_is_refused(store, bucket, on, proxy, ho
 
 
 def test_a_bucket_is_not_asked_before_it_is_needed(store, bucket, on, proxy):
+    """A start asks once, for a checkpoint to start from."""
     server = on(proxy, bucket)
     with server.connect() as db:
+        assert {(method, path.partition("?")[0]) for method, path, *_ in proxy.requests} == {("GET", f"/{bucket.name}/server.json")}
+        asked = len(proxy.requests)
         fill(db)
         assert db.execute("SELECT count(*) FROM by_who").fetchone() == (3,)
-        assert proxy.requests == []
+        assert len(proxy.requests) == asked
         db.execute("CHECKPOINT")
-        assert proxy.requests != []
+        assert len(proxy.requests) > asked
 
 
 def test_what_cannot_be_reached_is_told_with_its_reason(store, bucket, fresh):
@@ -395,11 +397,8 @@ def test_what_cannot_be_reached_is_told_with_its_reason(store, bucket, fresh):
         nobody = aws(f"http://127.0.0.1:{taken.getsockname()[1]}")
         done = cenote("state", "ls", "--from", f"s3://{bucket.name}", env=nobody)
     assert done.returncode == 1 and "error[CKPT-0014]" in done.stderr and "Connection refused" in done.stderr and nobody["AWS_ENDPOINT"] in done.stderr
-    missing = fresh(args=["--checkpoint-url", "s3://no-such-bucket/x"], env=store.env)
-    with missing.connect() as db:
-        with pytest.raises(psycopg.Error, match="s3://no-such-bucket/x.*NoSuchBucket") as told:
-            db.execute("CHECKPOINT")
-        assert told.value.diag.source_function == "CKPT-0012" and told.value.sqlstate == "58P01"
+    with pytest.raises(RuntimeError, match="error.CKPT-0012.: cannot read `s3://no-such-bucket/x/server.json`: NoSuchBucket"):
+        fresh(args=["--checkpoint-url", "s3://no-such-bucket/x"], env=store.env)
     done = cenote("state", "get", "t", "1", "--from", "s3://no-such-bucket/20261130T151923.123Z-9f3a01bc", env=store.env)
     assert done.returncode == 1 and "error[CKPT-0012]" in done.stderr
     for env, reason in (({"AWS_ALLOW_HTTP": "false"}, "AWS_ALLOW_HTTP"), ({"AWS_ALLOW_HTTP": "perhaps"}, "boolean"),

@@ -1,8 +1,8 @@
 //! A view takes another one's place: it is given state when it starts, and later the other one's number, table and readers.
 //!
 //! # Rules kept here
-//! 1. Both views stand still for it at one epoch on this worker, and the rest goes on. Workers do it each for itself: no
-//!    epoch after that is finished before all of them have.
+//! 1. Both views stand still for it at one epoch on this worker, which takes no later command until they do. Workers do it each
+//!    for itself: no epoch after that is finished before all of them have.
 //! 2. Who reads the old view gets the difference between the two as the changes of one epoch, in which nothing else changes.
 //!
 //! # Not here
@@ -19,6 +19,13 @@ use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result};
 pub(super) struct Replacements {
     awaiting: Vec<Awaiting>,
     switches: Vec<SwitchView>,
+}
+
+impl Replacements {
+    /// Whether a view is about to take another's place: what comes later is about that one.
+    pub(super) fn is_switching(&self) -> bool {
+        !self.switches.is_empty()
+    }
 }
 
 /// A view that is to be given state.
