@@ -13,8 +13,8 @@ mod together;
 
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
-pub(crate) use open::{HISTORY_BYTES, new_table};
 pub use named::{readable_name, schema_and_name};
+pub(crate) use open::{HISTORY_BYTES, new_table};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;

@@ -153,9 +153,8 @@ fn picked(parts: &[StatePart], filters: &[Expr], props: &ExecutionProps) -> Plan
 
 /// A row for each part that has what all of its rows have.
 fn names_of(parts: &[StatePart]) -> PlanResult<RecordBatch> {
-    let text = |of: fn(&StatePart) -> Option<&str>| -> ArrayRef {
-        Arc::new(parts.iter().map(of).collect::<StringArray>())
-    };
+    let text =
+        |of: fn(&StatePart) -> Option<&str>| -> ArrayRef { Arc::new(parts.iter().map(of).collect::<StringArray>()) };
     let mut arrays = vec![
         text(|part| part.view.as_deref()),
         text(|part| Some(part.operator.as_str())),

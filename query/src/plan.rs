@@ -91,7 +91,7 @@ pub(crate) struct ReadView {
     /// State that the statement reads through `cenote_catalog.state`, once it is read.
     pub(crate) inventory: Option<StateInventory>,
     /// Whether the statement reads that.
-    names_inventory: Arc<AtomicBool>,
+    pub(crate) names_inventory: Arc<AtomicBool>,
     /// Rows that the statement reads under names of their own.
     pub(crate) given: Arc<HashMap<String, RecordBatch>>,
     /// The table whose row numbers the statement needs.

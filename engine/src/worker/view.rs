@@ -380,7 +380,13 @@ impl View {
                 StateRows::All => there(kernel.read(table, None)?),
                 StateRows::Columns(columns) => {
                     let project = |rows: RecordBatch| Ok(rows.project(columns)?);
-                    there(kernel.read(table, None)?.into_iter().map(project).collect::<Result<_>>()?)
+                    there(
+                        kernel
+                            .read(table, None)?
+                            .into_iter()
+                            .map(project)
+                            .collect::<Result<_>>()?,
+                    )
                 }
                 StateRows::OfKeys(keys) => there(kernel.read(table, Some(keys))?),
                 StateRows::Base => {

@@ -14,7 +14,9 @@ const SCHEMAS: [&str; 3] = [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA];
 /// The schema and the name that a text means.
 pub fn schema_and_name(text: &str) -> (&'static str, Cow<'_, str>) {
     let found = SCHEMAS.into_iter().find_map(|schema| {
-        let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_prefix(schema)?.strip_prefix('"'));
+        let quoted = text
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_prefix(schema)?.strip_prefix('"'));
         let behind = quoted.or_else(|| text.strip_prefix(schema))?;
         Some((schema, behind.strip_prefix('.')?))
     });
@@ -74,7 +76,18 @@ mod tests {
 
     #[test]
     fn every_name_is_read_back() {
-        let names = ["v", "a.b", "A b", "\"q\"", "\"", "say \"x\"", "cenote_state.x", "public.x", "\"public\".x", ""];
+        let names = [
+            "v",
+            "a.b",
+            "A b",
+            "\"q\"",
+            "\"",
+            "say \"x\"",
+            "cenote_state.x",
+            "public.x",
+            "\"public\".x",
+            "",
+        ];
         for schema in SCHEMAS {
             for name in names {
                 let text = readable_name(schema, name);

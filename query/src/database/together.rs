@@ -60,7 +60,10 @@ impl Database {
         let catalog = self.catalog();
         let targets = match names.is_empty() {
             true => self.all_targets(&catalog),
-            false => names.iter().map(|name| self.target(&catalog, name)).collect::<Result<_>>()?,
+            false => names
+                .iter()
+                .map(|name| self.target(&catalog, name))
+                .collect::<Result<_>>()?,
         };
         let reads = targets.iter().filter_map(|target| match target {
             Target::State { table, .. } => Some(table.read(StateRows::All)),
@@ -131,10 +134,13 @@ impl Database {
             let table = Arc::clone(table);
             Target::Versioned { readable, table, view }
         });
-        let states = self.state_tables(catalog).into_iter().map(|table: StateTable| Target::State {
-            readable: self.describe_state(&table, 0, 0),
-            table,
-        });
+        let states = self
+            .state_tables(catalog)
+            .into_iter()
+            .map(|table: StateTable| Target::State {
+                readable: self.describe_state(&table, 0, 0),
+                table,
+            });
         let mut targets: Vec<Target> = objects.chain(kept).chain(states).collect();
         targets.retain(|target| target.view().is_none_or(|view| is_there(view)));
         targets.sort_by(|a, b| named(a).cmp(&named(b)));

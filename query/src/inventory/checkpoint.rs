@@ -35,7 +35,11 @@ fn part_of(checkpoint: &Checkpoint, table: &TableEntry) -> StatePart {
             _ => name.clone(),
         },
         columns: table.table_schema(),
-        key: if table.multiset { Vec::new() } else { table.key_columns() },
+        key: if table.multiset {
+            Vec::new()
+        } else {
+            table.key_columns()
+        },
         distribution: table.key_columns(),
         read: Arc::new(move |columns| {
             let rows = checkpoint.read_table(&name, KeyGroups::ALL)?.repeated(ROWS_PER_BATCH);

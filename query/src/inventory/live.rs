@@ -60,7 +60,9 @@ impl Asked {
                 if inventory.is_some_and(StateInventory::is_unread) {
                     let all: Vec<usize> = (0..Column::ALL.len()).collect();
                     let projection = scan.projection.as_ref().unwrap_or(&all);
-                    asked.columns.extend(projection.iter().map(|column| Column::ALL[*column]));
+                    asked
+                        .columns
+                        .extend(projection.iter().map(|column| Column::ALL[*column]));
                     asked.places.push(unnormalize_cols(scan.filters.iter().cloned()));
                 }
             }

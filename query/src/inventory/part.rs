@@ -191,9 +191,8 @@ impl Objects {
 
     fn column(&self, rows: &RecordBatch) -> Result<ArrayRef> {
         let schema = rows.schema();
-        let writer = |(place, _): &(usize, Vec<u8>)| {
-            JsonWriter::new(schema.field(*place), rows.column(*place).as_ref(), false)
-        };
+        let writer =
+            |(place, _): &(usize, Vec<u8>)| JsonWriter::new(schema.field(*place), rows.column(*place).as_ref(), false);
         let writers = self.columns.iter().map(writer).collect::<Result<Vec<_>>>()?;
         let (mut out, mut lengths) = (Vec::new(), Vec::with_capacity(rows.num_rows()));
         for row in 0..rows.num_rows() {

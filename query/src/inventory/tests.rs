@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 fn rows() -> RecordBatch {
     let totals = Decimal128Array::from(vec![Some(12_345_678_901_234_567_890_000_000_001), None]);
     let seen = TimestampMicrosecondArray::from(vec![1, 2]).with_timezone("UTC");
-    RecordBatch::try_from_iter([
-        ("owner \"x\"", Arc::new(StringArray::from(vec!["ann", ""])) as ArrayRef),
+    let columns: [(&str, ArrayRef); 4] = [
+        ("owner \"x\"", Arc::new(StringArray::from(vec!["ann", ""]))),
         ("id", Arc::new(Int64Array::from(vec![9_007_199_254_740_993, 1]))),
         ("total", Arc::new(totals.with_precision_and_scale(38, 9).unwrap())),
         ("seen", Arc::new(seen)),
-    ])
-    .unwrap()
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
 }
 
 /// A part that notes the columns that it is asked for.
@@ -55,10 +55,14 @@ fn key_and_value_are_json_with_every_digit() {
     assert_eq!(asked, [[0, 1, 2, 3]]);
     let text = |column: usize, row: usize| texts_of(batches[0].column(column)).value(row).to_string();
     assert_eq!(text(0, 0), r#"{"owner \"x\"":"ann"}"#);
-    let value = r#"{"id":"9007199254740993","total":"12345678901234567890.000000001","seen":"1970-01-01T00:00:00.000001Z"}"#;
+    let value =
+        r#"{"id":"9007199254740993","total":"12345678901234567890.000000001","seen":"1970-01-01T00:00:00.000001Z"}"#;
     assert_eq!(text(1, 0), value);
     assert_eq!(text(0, 1), r#"{"owner \"x\"":""}"#);
-    assert_eq!(text(1, 1), r#"{"id":1,"total":null,"seen":"1970-01-01T00:00:00.000002Z"}"#);
+    assert_eq!(
+        text(1, 1),
+        r#"{"id":1,"total":null,"seen":"1970-01-01T00:00:00.000002Z"}"#
+    );
 }
 
 #[test]
@@ -84,10 +88,16 @@ fn conditions_on_names_decide_which_tables_are_read() {
     assert_eq!(picks(col("table").eq(lit("b"))), [false, true, false]);
     assert_eq!(picks(col("view").eq(lit("v"))), [true, false, false]);
     assert_eq!(picks(col("view").is_null()), [false, true, false]);
-    assert_eq!(picks(col("view").eq(lit("v")).or(col("table").eq(lit("b")))), [true, true, false]);
+    assert_eq!(
+        picks(col("view").eq(lit("v")).or(col("table").eq(lit("b")))),
+        [true, true, false]
+    );
     // What is not the same for all rows of a table is not decided here.
     assert_eq!(picks(col("key_group").eq(lit(5))), [true; 3]);
-    assert_eq!(picks(col("table").eq(lit("b")).and(col("key_group").eq(lit(5)))), [true; 3]);
+    assert_eq!(
+        picks(col("table").eq(lit("b")).and(col("key_group").eq(lit(5)))),
+        [true; 3]
+    );
 }
 
 #[test]
