@@ -27,7 +27,7 @@ use std::sync::Arc;
   cenote state query --sql \"SELECT count(*) FROM by_owner\"
   cenote state digest by_owner
   cenote state export --out folder       everything as of one epoch, a Parquet file each
-  cenote state query --sql "SELECT \"table\", key_group, count(*) FROM cenote_catalog.state GROUP BY 1, 2"
+  cenote state query --sql \"SELECT view, key_group, count(*) FROM cenote_catalog.state GROUP BY 1, 2\"
   cenote state ls --from ckpt/ID         a checkpoint, no server needed; --from ckpt for the newest
   cenote state ls --from s3://bucket/prefix
   cenote state query --from ckpt/ID --sql \"SELECT key_group, count(*) FROM state GROUP BY 1\"")]

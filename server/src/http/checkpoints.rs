@@ -32,7 +32,9 @@ async fn checkpoint(app: &App, id: &str) -> Answer {
     let rows = app.database().checkpoint_listing().await?;
     let missing = || {
         let error = Error::new(ErrorKind::Invalid, "CKPT-0006", format!("checkpoint {id} is not there"));
-        error.sqlstate("02000").attempt("GET /api/v1/checkpoints lists those there are")
+        error
+            .sqlstate("02000")
+            .attempt("GET /api/v1/checkpoints lists those there are")
     };
     listing::one(&rows, id, app.database().epoch(), missing)
 }

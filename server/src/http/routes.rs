@@ -3,8 +3,8 @@
 use super::App;
 use super::parameters::Parameter;
 use super::{
-    append, changes, checkpoints, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan, sinks,
-    snapshot, sql,
+    append, changes, checkpoints, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan,
+    sinks, snapshot, sql,
 };
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};

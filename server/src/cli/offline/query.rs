@@ -113,7 +113,10 @@ fn tables(checkpoint: &Checkpoint) -> Vec<AttachedTable> {
     let state = STATE.iter().filter(|(schema, name)| is_free(schema, name));
     let inventory = StateInventory::of_checkpoint(checkpoint);
     let state = state.map(|(schema, name)| AttachedTable::of_state(*schema, *name, inventory.clone()));
-    own.iter().map(|table| attached(checkpoint, table)).chain(state).collect()
+    own.iter()
+        .map(|table| attached(checkpoint, table))
+        .chain(state)
+        .collect()
 }
 
 fn attached(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {

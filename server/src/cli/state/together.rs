@@ -46,7 +46,10 @@ pub fn export(client: &Client, options: &ExportOptions) -> Result<()> {
         written.insert(name);
     }
     if written.len() != expected {
-        return Err(unexpected(&format!("it ends after {} of {expected} tables", written.len())));
+        return Err(unexpected(&format!(
+            "it ends after {} of {expected} tables",
+            written.len()
+        )));
     }
     for entry in &known {
         let name = text(entry, "name")?;
@@ -62,7 +65,9 @@ pub fn export(client: &Client, options: &ExportOptions) -> Result<()> {
 
 fn label<'a>(schema: &'a Schema, name: &str) -> Result<&'a str> {
     let value = schema.metadata().get(name);
-    value.map(String::as_str).ok_or_else(|| unexpected(&format!("no `{name}`")))
+    value
+        .map(String::as_str)
+        .ok_or_else(|| unexpected(&format!("no `{name}`")))
 }
 
 /// Prints `digest  rows  name` of collections, all as of one epoch; of everything when none is named.
