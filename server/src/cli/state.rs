@@ -339,7 +339,7 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
     }
     let answer = client.get(&path)?;
     if scan.format == Format::Table {
-        let (schema, batches) = client::batches(answer)?;
+        let (schema, batches) = client::batches(client::reader(answer))?;
         return print(scan.format, &schema, batches, output);
     }
     client::copy(answer, output)
@@ -348,7 +348,7 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
 pub(super) fn query(client: &Client, sql: &str, format: Format, output: &mut Output) -> Result<()> {
     let answer = client.query(sql)?;
     if client::is_arrow(&answer) {
-        let (schema, batches) = client::batches(answer)?;
+        let (schema, batches) = client::batches(client::reader(answer))?;
         return print(format, &schema, batches, output);
     }
     let done = client::read_json(answer)?;

@@ -2,7 +2,7 @@
 
 use super::unexpected;
 use crate::cli::output::Output;
-use crate::encode::Format;
+use crate::encode::{Format, Restored};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
@@ -138,10 +138,12 @@ pub fn is_arrow(answer: &Response<Body>) -> bool {
         .is_some_and(|value| value == Format::Arrow.content_type())
 }
 
-/// The batches of an Arrow stream.
-pub fn batches(answer: Response<Body>) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch>>)> {
-    let reader = StreamReader::try_new(BufReader::new(answer.into_body().into_reader()), None).map_err(cut)?;
-    Ok((reader.schema(), reader.map(|batch| batch.map_err(cut))))
+/// The batches of an Arrow stream, which ends where that does.
+pub fn batches<R: Read>(answer: R) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch>>)> {
+    let reader = StreamReader::try_new(answer, None).map_err(cut)?;
+    let restored = Restored::new(&reader.schema());
+    let schema = restored.schema().clone();
+    Ok((schema, reader.map(move |batch| restored.batch(&batch.map_err(cut)?))))
 }
 
 /// The error of an answer that has no proper end.

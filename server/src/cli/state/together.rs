@@ -5,7 +5,6 @@ use super::{number, text, unexpected};
 use crate::cli::export::ExportOptions;
 use crate::cli::output::Output;
 use arrow::datatypes::Schema;
-use arrow::ipc::reader::StreamReader;
 use cenote_statestore::Result;
 use cenote_statestore::checkpoint::file_name;
 use std::collections::BTreeSet;
@@ -36,13 +35,12 @@ pub fn export(client: &Client, options: &ExportOptions) -> Result<()> {
     options.prepare()?;
     let (mut epoch, mut written, mut expected) = (None, BTreeSet::new(), 0);
     while !answer.fill_buf().map_err(client::cut)?.is_empty() {
-        let reader = StreamReader::try_new(&mut answer, None).map_err(client::cut)?;
-        let schema = reader.schema();
+        let (schema, rows) = client::batches(&mut answer)?;
         let name = label(&schema, "cenote.name")?.to_owned();
         let file = file_name(label(&schema, "cenote.schema")?, label(&schema, "cenote.table")?);
         expected = label(&schema, "cenote.tables")?.parse().unwrap_or(usize::MAX);
         epoch = Some(label(&schema, "cenote.epoch")?.to_owned());
-        options.write(&name, &file, &schema, reader.map(|rows| rows.map_err(client::cut)))?;
+        options.write(&name, &file, &schema, rows)?;
         written.insert(name);
     }
     if written.len() != expected {
