@@ -117,19 +117,24 @@ impl Known {
             };
             let name = view.map(|view| view.definition.name.clone());
             let part = of_versions(name, kept_by.operator(), table, &table.schema().name);
-            known.add(view, part, KeptIn::Versions(table.clone()));
+            known.add(database, view, part, KeptIn::Versions(table.clone()));
         }
         for table in database.state_tables(catalog) {
             let view = table.view.clone();
-            known.add(Some(&view), of_operator(&table), KeptIn::Operator(Box::new(table)));
+            known.add(
+                database,
+                Some(&view),
+                of_operator(&table),
+                KeptIn::Operator(Box::new(table)),
+            );
         }
         known
     }
 
     /// Adds a table, unless its view is not there yet.
-    fn add(&mut self, view: Option<&Arc<MaterializedView>>, part: StatePart, kept_in: KeptIn) {
+    fn add(&mut self, database: &Database, view: Option<&Arc<MaterializedView>>, part: StatePart, kept_in: KeptIn) {
         match view {
-            Some(view) if view.status.failure().is_some() => self.failed.push((part, view.clone())),
+            Some(view) if database.check_view(view).is_err() => self.failed.push((part, view.clone())),
             Some(view) if !view.status.is_live() => {}
             _ => {
                 self.parts.push(part);
