@@ -18,7 +18,7 @@ pub(crate) use open::{HISTORY_BYTES, new_table};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;
-pub(crate) use state::StateTable;
+pub(crate) use state::{ATTEMPTS, StateTable, was_dropped};
 pub use together::{TogetherDigest, TogetherScan};
 
 use crate::attached::Attached;

@@ -8,6 +8,14 @@ use cenote_engine::{StateRead, StateRows};
 use cenote_statestore::{Error, ErrorKind, Result, TableSchema};
 use std::sync::Arc;
 
+/// Times that views may be dropped while the state of many is asked for.
+pub(crate) const ATTEMPTS: usize = 8;
+
+/// Whether a read failed because a view was dropped meanwhile.
+pub(crate) fn was_dropped(error: &Error) -> bool {
+    error.code() == "ENGINE-0003"
+}
+
 /// One state table of one operator.
 #[derive(Clone, Debug)]
 pub(crate) struct StateTable {

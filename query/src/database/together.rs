@@ -5,19 +5,13 @@
 //! What has versions is read as it is asked for, and held back from retention until then.
 
 use super::read::{OpenScan, SCAN_ROWS, Source, Target, contents};
-use super::{Database, Readable, ReadableKind, StateTable};
+use super::{ATTEMPTS, Database, Readable, ReadableKind, StateTable, was_dropped};
 use crate::catalog::{Catalog, KeptBy, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
 use crate::outcome::BatchStream;
 use cenote_engine::StateRows;
 use cenote_statestore::{Digest, Epoch, Error, Pin, Result};
 use futures::StreamExt;
 use std::sync::Arc;
-
-/// Times that views may be dropped while everything is read.
-const ATTEMPTS: usize = 8;
-
-/// The error of a view that is dropped while its state is asked for.
-const DROPPED: &str = "ENGINE-0003";
 
 /// One of several collections.
 pub struct TogetherScan {
@@ -50,7 +44,7 @@ impl Database {
         loop {
             match self.try_scan_together(names).await {
                 // Which ones there are is not the same any more.
-                Err(error) if names.is_empty() && error.code() == DROPPED && attempts < ATTEMPTS => attempts += 1,
+                Err(error) if names.is_empty() && was_dropped(&error) && attempts < ATTEMPTS => attempts += 1,
                 done => return done,
             }
         }

@@ -11,7 +11,7 @@ use super::part::{PartRead, StatePart};
 use super::{Column, StateInventory, picked};
 use crate::attached::AttachedBatches;
 use crate::catalog::{Catalog, KeptBy, MaterializedView};
-use crate::database::{Database, StateTable};
+use crate::database::{ATTEMPTS, Database, StateTable, was_dropped};
 use crate::error::from_datafusion;
 use crate::plan::{ReadView, bind};
 use arrow::array::RecordBatch;
@@ -27,12 +27,6 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Times that views may be dropped while their state is asked for.
-const ATTEMPTS: usize = 8;
-
-/// The error of a view that is dropped while its state is asked for.
-const DROPPED: &str = "ENGINE-0003";
 
 /// Rows of a table read at once.
 const ROWS_PER_BATCH: usize = 8192;
@@ -234,7 +228,7 @@ impl ReadView {
         let asked = Asked::of(state, plan)?;
         let mut attempts = 1;
         while let Err(error) = self.read_inventory(&asked, state).await {
-            if error.code() != DROPPED || attempts == ATTEMPTS {
+            if !was_dropped(&error) || attempts == ATTEMPTS {
                 return Err(error);
             }
             attempts += 1;
