@@ -80,8 +80,6 @@ def test_names_that_need_quotes_mean_what_the_list_calls_them(oddly_named, tmp_p
             out = tmp_path / "one.parquet"
             state(oddly_named, "export", "--table", form, "--out", out)
             assert pa.parquet.read_table(out).to_pylist() == [row]
-    for name in listed:
-        state(oddly_named, "digest", name)
 
 
 def test_everything_is_exported_as_of_one_epoch_while_others_write(fresh, tmp_path):
@@ -112,7 +110,7 @@ def test_everything_is_exported_as_of_one_epoch_while_others_write(fresh, tmp_pa
                     judge.execute(f"CREATE VIEW \"{table}\" AS FROM '{out}/{table}.parquet'")
                 expected = "SELECT owner, count(*), sum(amount) FROM moves GROUP BY owner"
                 for table in ("by_owner", "again"):
-                    assert judge.execute(f"SELECT count(*) FROM (({expected}) EXCEPT FROM {table})").fetchone() == (0,)
+                    assert judge.execute(f"SELECT count(*) FROM (({expected}) EXCEPT SELECT * FROM {table})").fetchone() == (0,)
                     assert judge.execute(f"SELECT count(*) = (SELECT count(*) FROM {table}) FROM ({expected})").fetchone() == (True,)
                 assert judge.execute("SELECT (SELECT sum(group_rows) FROM \"cenote_state.by_owner_aggregate\") = (SELECT count(*) FROM moves)").fetchone() == (True,)
             told = [line.split("  ") for line in state(server, "digest").splitlines()]
