@@ -7,9 +7,13 @@ use arrow::array::RecordBatch;
 use cenote_engine::{StateRead, StateRows};
 use cenote_statestore::{Error, ErrorKind, Result, TableSchema};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Times that views may be dropped while the state of many is asked for.
 pub(crate) const ATTEMPTS: usize = 8;
+
+/// How long a view that operators have dropped stays in the catalog at most.
+const DROP_TIME: Duration = Duration::from_secs(1);
 
 /// Whether a read failed because a view was dropped meanwhile.
 pub(crate) fn was_dropped(error: &Error) -> bool {
@@ -28,6 +32,15 @@ pub(crate) struct StateTable {
 }
 
 impl Database {
+    /// The catalog once it is another than one that was read by, which a view has left: a moment later, or it stays the same.
+    pub(crate) async fn catalog_after(&self, read: &Arc<Catalog>) -> Arc<Catalog> {
+        let mut catalog = self.catalog.subscribe();
+        let moved = catalog.wait_for(|now| !Arc::ptr_eq(now, read));
+        // Whoever reads tries again in any case, and not for ever.
+        let _ = tokio::time::timeout(DROP_TIME, moved).await;
+        self.catalog()
+    }
+
     /// All state tables of operators, in the order of views and operators.
     pub(crate) fn state_tables(&self, catalog: &Catalog) -> Vec<StateTable> {
         let views = catalog.materialized_views().into_iter();

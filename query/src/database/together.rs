@@ -40,23 +40,25 @@ impl Database {
     /// # Errors
     /// `Invalid`, SQLSTATE 42P01: there is none of a name. `Unavailable`: a view that is named has failed.
     pub async fn scan_together(&self, names: &[String]) -> Result<(Epoch, Vec<TogetherScan>)> {
-        let mut attempts = 1;
+        let (mut attempts, mut catalog) = (1, self.catalog());
         loop {
-            match self.try_scan_together(names).await {
+            match self.try_scan_together(&catalog, names).await {
                 // Which ones there are is not the same any more.
-                Err(error) if names.is_empty() && was_dropped(&error) && attempts < ATTEMPTS => attempts += 1,
+                Err(error) if names.is_empty() && was_dropped(&error) && attempts < ATTEMPTS => {
+                    catalog = self.catalog_after(&catalog).await;
+                    attempts += 1;
+                }
                 done => return done,
             }
         }
     }
 
-    async fn try_scan_together(&self, names: &[String]) -> Result<(Epoch, Vec<TogetherScan>)> {
-        let catalog = self.catalog();
+    async fn try_scan_together(&self, catalog: &Catalog, names: &[String]) -> Result<(Epoch, Vec<TogetherScan>)> {
         let targets = match names.is_empty() {
-            true => self.all_targets(&catalog),
+            true => self.all_targets(catalog),
             false => names
                 .iter()
-                .map(|name| self.target(&catalog, name))
+                .map(|name| self.target(catalog, name))
                 .collect::<Result<_>>()?,
         };
         let reads = targets.iter().filter_map(|target| match target {

@@ -232,7 +232,7 @@ impl ReadView {
                 return Err(error);
             }
             attempts += 1;
-            self.catalog = self.database.catalog();
+            self.catalog = self.database.catalog_after(&self.catalog).await;
         }
         let state = self.state();
         let plan = bind(self.plan(&state, ast).await?, parameters)?;
