@@ -119,6 +119,16 @@ async fn routes_that_are_not_built_say_so() {
 }
 
 #[tokio::test]
+async fn without_a_place_for_checkpoints_there_are_none_and_none_is_taken() {
+    for (path, request) in [("/api/v1/checkpoints", ""), ("/api/v1/savepoints", r#"{"name":"s"}"#)] {
+        assert_eq!(ask(get(path)).await, (StatusCode::OK, serde_json::json!([])));
+        let (status, body) = ask(post(path, request)).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(body["error"]["code"], "CKPT-0101", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_route_of_the_table_is_routed() {
     for route in ROUTES.iter().filter(|route| route.method != RouteMethod::Any) {
         let path = route.path.replace("{name}", "t");
