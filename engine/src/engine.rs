@@ -57,6 +57,8 @@ pub struct StateRead {
 pub enum StateRows {
     /// All.
     All,
+    /// All, of each some of its columns.
+    Columns(Vec<usize>),
     /// Those of keys: values of the table's key columns.
     OfKeys(Vec<ArrayRef>),
     /// All, and from here on it is noted which change.

@@ -4,6 +4,7 @@
 //! Where their rows come from, and which name they have: whoever attaches them.
 
 use crate::database::Database;
+use crate::inventory::StateInventory;
 use crate::provider::outside;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -25,6 +26,9 @@ const BATCHES_AHEAD: usize = 2;
 /// Batches of a table, read as they are taken.
 pub type AttachedBatches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
+/// Starts reading a table; may be called several times.
+pub type AttachedRead = Arc<dyn Fn() -> Result<AttachedBatches> + Send + Sync>;
+
 /// One table from outside.
 #[derive(Clone)]
 pub struct AttachedTable {
@@ -32,10 +36,54 @@ pub struct AttachedTable {
     pub schema_name: String,
     /// Its name there.
     pub name: String,
-    /// Its columns.
-    pub columns: SchemaRef,
-    /// Starts reading it; may be called several times.
-    pub read: Arc<dyn Fn() -> Result<AttachedBatches> + Send + Sync>,
+    provider: Arc<dyn TableProvider>,
+}
+
+impl AttachedTable {
+    /// A table whose rows `read` gives.
+    pub fn new(
+        schema_name: impl Into<String>,
+        name: impl Into<String>,
+        columns: SchemaRef,
+        read: AttachedRead,
+    ) -> AttachedTable {
+        AttachedTable {
+            schema_name: schema_name.into(),
+            name: name.into(),
+            provider: Arc::new(AttachedRows { columns, read }),
+        }
+    }
+
+    /// All state tables as one.
+    pub fn of_state(
+        schema_name: impl Into<String>,
+        name: impl Into<String>,
+        inventory: StateInventory,
+    ) -> AttachedTable {
+        AttachedTable {
+            schema_name: schema_name.into(),
+            name: name.into(),
+            provider: Arc::new(inventory),
+        }
+    }
+
+    /// What the planner reads it by.
+    pub(crate) fn provider(&self) -> Arc<dyn TableProvider> {
+        self.provider.clone()
+    }
+}
+
+/// A table whose rows come in batches.
+#[derive(Clone)]
+struct AttachedRows {
+    columns: SchemaRef,
+    read: AttachedRead,
+}
+
+impl fmt::Debug for AttachedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AttachedRows({} columns)", self.columns.fields().len())
+    }
 }
 
 /// All tables from outside, and the epoch that they are of.
@@ -91,7 +139,7 @@ impl Database {
 }
 
 #[async_trait]
-impl TableProvider for AttachedTable {
+impl TableProvider for AttachedRows {
     fn schema(&self) -> SchemaRef {
         self.columns.clone()
     }
@@ -110,8 +158,8 @@ impl TableProvider for AttachedTable {
         let all: Vec<usize> = (0..self.columns.fields().len()).collect();
         let projection = projection.cloned().unwrap_or(all);
         let schema = Arc::new(self.columns.project(&projection)?);
-        let partition: Arc<dyn PartitionStream> = Arc::new(AttachedRead {
-            table: self.clone(),
+        let partition: Arc<dyn PartitionStream> = Arc::new(RowsRead {
+            rows: self.clone(),
             schema: schema.clone(),
             projection,
         });
@@ -121,20 +169,20 @@ impl TableProvider for AttachedTable {
 }
 
 #[derive(Debug)]
-struct AttachedRead {
-    table: AttachedTable,
+struct RowsRead {
+    rows: AttachedRows,
     schema: SchemaRef,
     projection: Vec<usize>,
 }
 
-impl PartitionStream for AttachedRead {
+impl PartitionStream for RowsRead {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
     /// Reading waits for disks and networks: it is done where nobody else waits for it.
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (projection, read) = (self.projection.clone(), self.table.read.clone());
+        let (projection, read) = (self.projection.clone(), self.rows.read.clone());
         let mut stream = RecordBatchReceiverStream::builder(self.schema.clone(), BATCHES_AHEAD);
         let sender = stream.tx();
         stream.spawn_blocking(move || {

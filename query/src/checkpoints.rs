@@ -257,6 +257,42 @@ impl Database {
     }
 }
 
+impl Database {
+    /// All checkpoints as a table: that of `cenote_catalog.checkpoints`.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub async fn checkpoint_listing(self: &Arc<Self>) -> Result<RecordBatch> {
+        table(self.checkpoints().await?)
+    }
+
+    /// All savepoints as a table, by name, and what is known of the checkpoint of each.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub async fn savepoint_listing(self: &Arc<Self>) -> Result<RecordBatch> {
+        let each = self.checkpoints().await?.into_iter().flat_map(|one| {
+            let names = one.savepoints.clone().into_iter();
+            let named = move |name| CheckpointListing {
+                savepoints: vec![name],
+                ..one.clone()
+            };
+            names.map(named)
+        });
+        let mut listed: Vec<CheckpointListing> = each.collect();
+        listed.sort_by(|a, b| a.savepoints.cmp(&b.savepoints));
+        let rows = table(listed)?;
+        let shown = [("savepoint", "name"), ("id", "checkpoint")].into_iter();
+        let others = ["status", "epoch", "time", "tables", "bytes", "error"];
+        let shown = shown.chain(others.map(|name| (name, name)));
+        let columns = shown.map(|(column, name)| {
+            let column = rows.column_by_name(column).expect("a column of the table");
+            (name, column.clone(), true)
+        });
+        Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
+    }
+}
+
 /// What a start needs beside tables.
 fn sections(catalog: &Catalog, sealed: SealedEpoch) -> Result<BTreeMap<String, Value>> {
     let views = catalog.materialized_views().into_iter();

@@ -4,18 +4,22 @@ mod append;
 mod follow;
 mod lookup;
 mod metrics;
+mod named;
 mod open;
 mod point;
 mod read;
 mod state;
+mod together;
 
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
+pub use named::{readable_name, schema_and_name};
 pub(crate) use open::{HISTORY_BYTES, new_table};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;
-pub(crate) use state::StateTable;
+pub(crate) use state::{ATTEMPTS, StateTable, was_dropped};
+pub use together::{TogetherDigest, TogetherScan};
 
 use crate::attached::Attached;
 use crate::catalog::{Catalog, MaterializedView, Object};

@@ -107,15 +107,14 @@ pub(crate) fn describe(view: &ReadView, node: &Node) -> String {
 }
 
 /// Runs a query and tells what each of its operators did.
-pub(crate) async fn analyze(view: &ReadView, statement: &Ast, parameters: &[ScalarValue]) -> Result<Vec<String>> {
+pub(crate) async fn analyze(view: ReadView, statement: &Ast, parameters: &[ScalarValue]) -> Result<Vec<String>> {
     if !matches!(statement, Ast::Query(_)) {
         return Err(
             crate::error::unsupported("EXPLAIN ANALYZE of a statement that is not a query")
                 .attempt("EXPLAIN ANALYZE MATERIALIZED VIEW v tells what a view's operators have done"),
         );
     }
-    let state = view.state();
-    let plan = bind(view.plan(&state, statement).await?, parameters)?;
+    let (view, state, plan) = view.plan_to_run(statement, parameters).await?;
     let plan = state.optimize(&plan).map_err(from_datafusion)?;
     let physical = state.query_planner().create_physical_plan(&plan, &state).await;
     let physical = physical.map_err(from_datafusion)?;

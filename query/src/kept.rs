@@ -7,10 +7,11 @@
 //! # Not here
 //! Where the clause stands in a statement (`past`); the files' format ([`cenote_statestore::checkpoint`]).
 
-use crate::attached::{AttachedBatches, AttachedTable};
-use crate::catalog::{Catalog, Object, PUBLIC, STATE_SCHEMA};
+use crate::attached::{AttachedBatches, AttachedRead, AttachedTable};
+use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::checkpoints::blocking;
 use crate::database::Database;
+use crate::inventory::{STATE, StateInventory};
 use crate::past::{Moment, Named};
 use async_trait::async_trait;
 use cenote_engine::ROW_ID;
@@ -118,14 +119,13 @@ impl Database {
 impl Kept {
     fn of(checkpoint: &Checkpoint) -> Kept {
         let manifest = checkpoint.manifest();
+        let tables = manifest.tables.iter().map(|table| table_of(checkpoint, table));
+        let state = StateInventory::of_checkpoint(checkpoint);
+        let state = AttachedTable::of_state(CATALOG_SCHEMA, STATE, state);
         Kept {
             id: manifest.id().to_string(),
             epoch: manifest.epoch,
-            tables: manifest
-                .tables
-                .iter()
-                .map(|table| table_of(checkpoint, table))
-                .collect(),
+            tables: tables.chain([state]).collect(),
         }
     }
 
@@ -157,17 +157,13 @@ fn table_of(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
     let shown: Vec<usize> = shown.collect();
     let columns = Arc::new(schema.project(&shown).expect("columns of the schema"));
     let (checkpoint, name) = (checkpoint.clone(), table.readable_name());
-    AttachedTable {
-        schema_name: table.schema.clone(),
-        name: table.name.clone(),
-        columns,
-        read: Arc::new(move || {
-            let rows = checkpoint.read_table(&name, KeyGroups::ALL)?.repeated(ROWS_PER_BATCH);
-            let shown = shown.clone();
-            let batches: AttachedBatches = Box::new(rows.map(move |rows| Ok(rows?.project(&shown)?)));
-            Ok(batches)
-        }),
-    }
+    let read: AttachedRead = Arc::new(move || {
+        let rows = checkpoint.read_table(&name, KeyGroups::ALL)?.repeated(ROWS_PER_BATCH);
+        let shown = shown.clone();
+        let batches: AttachedBatches = Box::new(rows.map(move |rows| Ok(rows?.project(&shown)?)));
+        Ok(batches)
+    });
+    AttachedTable::new(&table.schema, &table.name, columns, read)
 }
 
 fn no_savepoint(name: &str, store: &Store) -> Error {
@@ -196,7 +192,7 @@ struct KeptSchema {
 
 impl CatalogProvider for KeptCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![PUBLIC.to_string(), STATE_SCHEMA.to_string()]
+        [PUBLIC, STATE_SCHEMA, CATALOG_SCHEMA].map(String::from).to_vec()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
@@ -216,7 +212,7 @@ impl SchemaProvider for KeptSchema {
 
     async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
         let found = self.kept.find(&self.name, name);
-        Ok(found.map(|table| Arc::new(table.clone()) as Arc<dyn TableProvider>))
+        Ok(found.map(AttachedTable::provider))
     }
 
     fn table_exist(&self, name: &str) -> bool {

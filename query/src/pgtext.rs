@@ -35,7 +35,7 @@ mod tests;
 pub use binary::BinaryEncoder;
 pub use binary_read::parse_binary;
 pub use json::{JsonWriter, write_json};
-pub(crate) use json::{has_stored_form, write_stored};
+pub(crate) use json::{has_stored_form, write_stored, write_string};
 pub use read::{parse_array, parse_array_in, parse_scalar};
 pub(crate) use read_forms::json_error;
 pub use read_number::parse_numeric;

@@ -10,6 +10,7 @@ mod schemas;
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, DatabaseConfig};
 use crate::error::from_datafusion;
+use crate::inventory::{STATE, StateInventory};
 use crate::kept::Kept;
 use crate::overlaid::Changed;
 use crate::past::{Moment, Named};
@@ -47,6 +48,7 @@ use schemas::Catalogs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 
 /// Name of the one catalog (PostgreSQL: database).
@@ -86,6 +88,10 @@ pub(crate) struct ReadView {
     pub(crate) overlays: HashMap<CollectionId, Arc<Overlay>>,
     /// State tables that the statement names, read already.
     pub(crate) states: Arc<HashMap<String, (SchemaRef, Vec<RecordBatch>)>>,
+    /// State that the statement reads through `cenote_catalog.state`, once it is read.
+    pub(crate) inventory: Option<StateInventory>,
+    /// Whether the statement reads that.
+    pub(crate) names_inventory: Arc<AtomicBool>,
     /// Rows that the statement reads under names of their own.
     pub(crate) given: Arc<HashMap<String, RecordBatch>>,
     /// The table whose row numbers the statement needs.
@@ -282,6 +288,11 @@ impl ReadView {
         Some(fixed_table(columns, rows))
     }
 
+    /// Whether a statement that was planned reads `cenote_catalog.state`.
+    pub(crate) fn names_inventory(&self) -> bool {
+        self.names_inventory.load(Ordering::Relaxed)
+    }
+
     /// The epoch of everything that it reads.
     pub(crate) fn epoch(&self) -> Epoch {
         self.pin.epoch()
@@ -308,13 +319,7 @@ impl ReadView {
         if names.is_empty() {
             return Ok(self);
         }
-        let (epoch, states) = self
-            .database
-            .read_states(&self.catalog, names.into_iter().collect())
-            .await?;
-        self.database.engine().wait_visible(epoch).await?;
-        self.pin = self.database.engine().retention().pin(epoch)?;
-        self.states = Arc::new(states);
+        self.read_states(names.into_iter().collect(), Vec::new()).await?;
         Ok(self)
     }
 
@@ -497,6 +502,11 @@ impl ReadView {
             return Ok(Some(Arc::new(ErrorsTable { tables, pin })));
         }
         self.check_newest(CATALOG_SCHEMA, name)?;
+        if name == STATE {
+            self.names_inventory.store(true, Ordering::Relaxed);
+            let inventory = self.inventory.clone();
+            return Ok(Some(Arc::new(inventory.unwrap_or_else(StateInventory::unread))));
+        }
         let rows = crate::system::system_table(self, name)
             .await
             .map_err(crate::provider::outside)?;
@@ -570,6 +580,8 @@ impl Database {
             pin,
             overlays,
             states,
+            inventory: None,
+            names_inventory: Arc::default(),
             given: Arc::default(),
             row_ids_of,
             inserts_into: None,

@@ -21,7 +21,7 @@ use crate::error::{from_datafusion, unsupported};
 use crate::names::shown_name;
 use crate::outcome::{Outcome, Rows};
 use crate::parse::{Parsed, Statement, parse_script};
-use crate::plan::{ReadView, bind};
+use crate::plan::ReadView;
 use crate::transaction::{ConflictRule, Transaction, failed_transaction};
 use arrow::array::RecordBatch;
 use arrow::compute::CastOptions;
@@ -300,8 +300,7 @@ impl Session {
     /// Runs a query over the contents of one epoch.
     async fn read(&mut self, ast: &Ast, as_of: Option<Epoch>, parameters: &[ScalarValue]) -> Result<Outcome> {
         let view = self.read_view(as_of).await?.with_named(ast).await?;
-        let state = view.state();
-        let plan = bind(view.plan(&state, ast).await?, parameters)?;
+        let (view, state, plan) = view.plan_to_run(ast, parameters).await?;
         let epoch = view.pin.epoch();
         self.last_read = Some(epoch);
         stream_plan(&state, plan, Some(epoch)).await
@@ -332,7 +331,7 @@ impl Session {
     ) -> Result<Outcome> {
         let view = self.read_view(as_of).await?.with_named(statement).await?;
         let lines = match analyze {
-            true => crate::explain::analyze(&view, statement, parameters).await?,
+            true => crate::explain::analyze(view, statement, parameters).await?,
             false => crate::explain::explain(&view, statement, parameters).await?,
         };
         explanation(&lines)

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// All system tables.
-pub(crate) const TABLES: [&str; 13] = [
+pub(crate) const TABLES: [&str; 14] = [
     "checkpoints",
     "connector_options",
     "errors",
@@ -22,6 +22,7 @@ pub(crate) const TABLES: [&str; 13] = [
     "settings",
     "sinks",
     "sources",
+    "state",
     "state_tables",
     "tables",
     "views",
@@ -82,7 +83,7 @@ impl Columns {
     }
 }
 
-/// The contents of a system table; `None`: there is no such table. `errors` is a table of its own.
+/// The contents of a system table; `None`: there is no such table. `errors` and `state` are tables of their own.
 pub(crate) async fn system_table(view: &ReadView, name: &str) -> Result<Option<RecordBatch>> {
     match name {
         "views" | "materialized_views" => views(view),

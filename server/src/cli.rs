@@ -6,6 +6,7 @@
 //! 3. Every option has an environment variable `CENOTE_...`.
 
 mod checkpoints;
+mod export;
 mod interrupt;
 mod offline;
 mod output;

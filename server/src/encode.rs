@@ -17,6 +17,7 @@ mod parquet_file;
 mod table;
 
 pub use changes::ChangeLines;
+pub use exported::Restored;
 pub use json::{RowObject, json_writers, write_json_text};
 
 pub use cenote_connectors::encode::Encoder;

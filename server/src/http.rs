@@ -12,12 +12,14 @@
 
 mod append;
 mod changes;
+mod checkpoints;
 mod connection;
 mod error;
 mod export;
 mod health;
 mod inventory;
 mod key_query;
+mod listing;
 mod lookup;
 mod lookup_many;
 mod metrics;
@@ -29,6 +31,7 @@ mod routes;
 mod scan;
 mod short_way;
 mod sinks;
+mod snapshot;
 mod sql;
 mod sql_parameters;
 mod stream;

@@ -59,7 +59,7 @@ pub use document::FORMAT;
 pub use garbage::{Facts, Garbage, InFlight, Keep, Published, garbage};
 pub use identity::{CheckpointId, new_server_id};
 pub use listing::{Checkpoint, Checkpoints, Depth, Newest};
-pub use manifest::{BucketEntry, KeyGroups, Kind, Manifest, PartEntry, PartKind, TableEntry, TableKind};
+pub use manifest::{BucketEntry, KeyGroups, Kind, Manifest, PartEntry, PartKind, TableEntry, TableKind, file_name};
 pub use part::{DELETED, WEIGHT};
 pub use read::TableRows;
 pub use repeated::Repeated;

@@ -141,7 +141,7 @@ def test_inventory_tells_every_key_its_group_and_its_value():
     [table] = [table for table in manifest(NEW)["tables"] if table["schema"] == "cenote_state"]
     rows = sql("SELECT * FROM cenote_catalog.state")
     assert rows == sql("SELECT * FROM state") and len(rows) == table["rows"]
-    told = {row["key"]["owner"]: (row["value"]["total"], row["value"]["n"]) for row in rows}
+    told = {row["key"]["owner"]: (row["value"]["total"] and Decimal(row["value"]["total"]), row["value"]["n"]) for row in rows}
     expected = merged(NEW, "cenote_state.by_owner_aggregate").values()
     assert told == {row["owner"]: (row["total"], row["n"]) for row in expected}
     assert {(row["view"], row["operator"], row["table"]) for row in rows} == {("by_owner", "aggregate", "by_owner_aggregate")}

@@ -42,6 +42,18 @@ def test_a_view_that_fails_says_so_and_the_others_go_on(failing):
     assert server.get("/api/v1/queryable_state/bad/scan?limit=1").status >= 400
 
 
+def test_state_of_a_failed_view_is_left_out_of_everything_and_refused_by_name(failing):
+    server, db = failing
+    assert db.execute("SELECT DISTINCT view FROM cenote_catalog.state").fetchall() == [("good",)]
+    for view in ("bad", "on_bad"):
+        with pytest.raises(psycopg.Error) as raised:
+            db.execute("SELECT count(*) FROM cenote_catalog.state WHERE view = %s", (view,))
+        assert raised.value.sqlstate == "55000" and "has failed" in str(raised.value)
+        assert server.get(f"/api/v1/snapshot/digest?names={view}").status == 503
+    names = [found["name"] for found in server.api("snapshot/digest")["digests"]]
+    assert {"t", "good"} <= set(names) and not any("bad" in name for name in names)
+
+
 def test_keys_that_were_found_are_refused_once_the_view_or_one_under_it_has_failed(fresh):
     server = fresh(workers=2)
     with server.connect() as db:

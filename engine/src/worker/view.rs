@@ -9,7 +9,7 @@ use crate::meters::ViewMeters;
 use crate::plan::CollectionId;
 use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use cenote_statestore::{Changes, Epoch, Error, Pin, Result, Scan, Weights};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -482,6 +482,16 @@ impl View {
             };
             let rows = match &peek.rows {
                 StateRows::All => there(kernel.read(table, None)?),
+                StateRows::Columns(columns) => {
+                    let project = |rows: RecordBatch| Ok(rows.project(columns)?);
+                    there(
+                        kernel
+                            .read(table, None)?
+                            .into_iter()
+                            .map(project)
+                            .collect::<Result<_>>()?,
+                    )
+                }
                 StateRows::OfKeys(keys) => there(kernel.read(table, Some(keys))?),
                 StateRows::Base => {
                     kernel.note_changes(table);

@@ -1,6 +1,7 @@
 //! Reads by programs, without SQL: what there is to read, scans, digests.
 
 use super::lookup::position_of;
+use super::named::schema_and_name;
 use super::{Database, Readable, ReadableKind, ScanCursor, ScanRequest, StateTable};
 use crate::catalog::{Catalog, KeptBy, MaterializedView, Object, PUBLIC, STATE_SCHEMA};
 use crate::error::from_datafusion;
@@ -44,6 +45,15 @@ impl Target {
             Target::Versioned { readable, .. } | Target::Errors { readable, .. } | Target::State { readable, .. } => {
                 readable
             }
+        }
+    }
+
+    /// The view whose contents or state it is.
+    pub(super) fn view(&self) -> Option<&Arc<MaterializedView>> {
+        match self {
+            Target::Versioned { view, .. } => view.as_ref(),
+            Target::Errors { .. } => None,
+            Target::State { table, .. } => Some(&table.view),
         }
     }
 }
@@ -91,7 +101,7 @@ impl Database {
         Ok(found)
     }
 
-    fn describe_versioned(
+    pub(super) fn describe_versioned(
         &self,
         schema: &str,
         table: &VersionedTable,
@@ -113,7 +123,7 @@ impl Database {
         }
     }
 
-    fn describe_state(&self, state: &StateTable, rows: u64, bytes: u64) -> Readable {
+    pub(super) fn describe_state(&self, state: &StateTable, rows: u64, bytes: u64) -> Readable {
         Readable {
             schema_name: STATE_SCHEMA.to_string(),
             name: state.schema.name.clone(),
@@ -137,7 +147,8 @@ impl Database {
     }
 
     pub(super) fn target(&self, catalog: &Catalog, name: &str) -> Result<Target> {
-        let (schema, name) = name.split_once('.').unwrap_or((PUBLIC, name));
+        let (schema, name) = schema_and_name(name);
+        let name = name.as_ref();
         match schema {
             PUBLIC => {
                 let object = catalog.get(name).ok_or_else(|| catalog.missing(name))?;
@@ -367,7 +378,7 @@ impl Database {
 }
 
 /// A scan that is set up.
-struct OpenScan {
+pub(super) struct OpenScan {
     schema: SchemaRef,
     epoch: Epoch,
     /// Which of the columns that are read leave.
@@ -376,14 +387,26 @@ struct OpenScan {
     source: Source,
 }
 
-enum Source {
+/// Where the rows of a scan come from.
+pub(super) enum Source {
     Table(cenote_statestore::Scan),
     Rows(std::vec::IntoIter<RecordBatch>),
     Errors(Box<dyn Iterator<Item = Result<RecordBatch>> + Send>),
 }
 
 impl OpenScan {
-    fn batches(mut self, rows_max: usize) -> BatchStream {
+    /// All columns of all rows.
+    pub(super) fn whole(schema: SchemaRef, epoch: Epoch, source: Source) -> OpenScan {
+        OpenScan {
+            projection: (0..schema.fields().len()).collect(),
+            filter: None,
+            schema,
+            epoch,
+            source,
+        }
+    }
+
+    pub(super) fn batches(mut self, rows_max: usize) -> BatchStream {
         let batches = std::iter::from_fn(move || {
             let next = match &mut self.source {
                 Source::Table(scan) => scan.next_batch(rows_max).transpose()?,

@@ -2,12 +2,23 @@
 
 use super::Database;
 use crate::catalog::{Catalog, MaterializedView};
+use crate::plan::ReadView;
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
 use cenote_engine::{StateRead, StateRows};
-use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
-use std::collections::HashMap;
+use cenote_statestore::{Error, ErrorKind, Result, TableSchema};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Times that views may be dropped while the state of many is asked for.
+pub(crate) const ATTEMPTS: usize = 8;
+
+/// How long a view that operators have dropped stays in the catalog at most.
+const DROP_TIME: Duration = Duration::from_secs(1);
+
+/// Whether a read failed because a view was dropped meanwhile.
+pub(crate) fn was_dropped(error: &Error) -> bool {
+    error.code() == "ENGINE-0003"
+}
 
 /// One state table of one operator.
 #[derive(Clone, Debug)]
@@ -21,6 +32,15 @@ pub(crate) struct StateTable {
 }
 
 impl Database {
+    /// The catalog once it is another than one that was read by, which a view has left: a moment later, or it stays the same.
+    pub(crate) async fn catalog_after(&self, read: &Arc<Catalog>) -> Arc<Catalog> {
+        let mut catalog = self.catalog.subscribe();
+        let moved = catalog.wait_for(|now| !Arc::ptr_eq(now, read));
+        // Whoever reads tries again in any case, and not for ever.
+        let _ = tokio::time::timeout(DROP_TIME, moved).await;
+        self.catalog()
+    }
+
     /// All state tables of operators, in the order of views and operators.
     pub(crate) fn state_tables(&self, catalog: &Catalog) -> Vec<StateTable> {
         let views = catalog.materialized_views().into_iter();
@@ -42,24 +62,36 @@ impl Database {
                 .attempt("SELECT * FROM cenote_catalog.state_tables lists them")
             })
     }
+}
 
-    /// Reads whole state tables, all at one epoch.
+impl ReadView {
+    /// Reads state tables of operators, all at one epoch, which becomes that of the view.
+    ///
+    /// # Arguments
+    /// - `names`: tables that the statement names; they are kept with the view.
+    /// - `others`: further reads.
+    ///
+    /// # Returns
+    /// What the others found, in their order.
     pub(crate) async fn read_states(
-        &self,
-        catalog: &Catalog,
+        &mut self,
         names: Vec<String>,
-    ) -> Result<(Epoch, HashMap<String, (SchemaRef, Vec<RecordBatch>)>)> {
-        let tables = names
-            .iter()
-            .map(|name| self.state_table(catalog, name))
-            .collect::<Result<Vec<_>>>()?;
-        let reads = tables.iter().map(|table| table.read(StateRows::All)).collect();
-        let (epoch, rows) = self.engine.read_state(reads).await?;
-        let states = tables
-            .into_iter()
-            .zip(rows)
-            .map(|(table, rows)| (table.schema.name, (table.schema.columns, rows)));
-        Ok((epoch, states.collect()))
+        others: Vec<StateRead>,
+    ) -> Result<Vec<Vec<RecordBatch>>> {
+        if others.is_empty() && names.iter().all(|name| self.states.contains_key(name)) {
+            return Ok(Vec::new());
+        }
+        let named = names.iter().map(|name| self.database.state_table(&self.catalog, name));
+        let named = named.collect::<Result<Vec<_>>>()?;
+        let reads = named.iter().map(|table| table.read(StateRows::All)).chain(others);
+        let (epoch, mut rows) = self.database.engine().read_state(reads.collect()).await?;
+        let of_others = rows.split_off(named.len());
+        let states = named.into_iter().zip(rows);
+        let states = states.map(|(table, rows)| (table.schema.name, (table.schema.columns, rows)));
+        self.states = Arc::new(states.collect());
+        self.database.engine().wait_visible(epoch).await?;
+        self.pin = self.database.engine().retention().pin(epoch)?;
+        Ok(of_others)
     }
 }
 

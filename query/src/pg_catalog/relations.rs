@@ -400,6 +400,7 @@ async fn system_tables(view: &ReadView) -> Result<&'static [Relation]> {
         for (position, name) in crate::system::TABLES.iter().enumerate() {
             let columns: SchemaRef = match crate::system::system_table(view, name).await? {
                 Some(rows) => rows.schema(),
+                None if *name == crate::inventory::STATE => crate::inventory::columns(),
                 None => crate::row_errors::columns(),
             };
             let oid = oids::SYSTEM_TABLES + position as Oid;

@@ -251,7 +251,7 @@ fn write_object(out: &mut Vec<u8>, fields: &[(&str, Cells<'_>)], row: usize, raw
 }
 
 /// Appends a JSON string.
-fn write_string(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let bytes = text.as_bytes();

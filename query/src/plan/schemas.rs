@@ -88,7 +88,7 @@ impl SchemaProvider for Relations {
 
     async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.view.database.attached_table(&self.schema, name) {
-            return Ok(Some(Arc::new(table.clone())));
+            return Ok(Some(table.provider()));
         }
         match self.schema.as_str() {
             PUBLIC => self.view.public_table(name).await,

@@ -9,7 +9,6 @@
 
 mod diff;
 mod export;
-mod inventory;
 mod list;
 mod look_up;
 mod query;
@@ -17,7 +16,7 @@ mod rows;
 mod verify;
 
 pub use diff::{DIFFERENT, DiffOptions, diff};
-pub use export::{ExportOptions, export};
+pub use export::export;
 pub use list::list;
 pub use look_up::look_up;
 pub use query::{query, scan};
@@ -25,6 +24,7 @@ pub use verify::{VerifyOptions, verify};
 
 use super::output::Output;
 use super::place::Place;
+use cenote_query::schema_and_name;
 use cenote_statestore::checkpoint::{Blobs, Checkpoint, Checkpoints, Depth, KeyGroups, TableEntry};
 use cenote_statestore::{Digest, Error, ErrorKind, Result, Weights};
 use std::path::Path;
@@ -40,6 +40,17 @@ pub fn open(place: &Path) -> Result<Checkpoint> {
         Some(id) => checkpoints.open(id),
         None => newest(&checkpoints, place.blobs.as_ref()),
     }
+}
+
+/// The name that the checkpoint knows a table by which is named as on a live server: either part may be in double quotes.
+fn named(checkpoint: &Checkpoint, text: &str) -> String {
+    if checkpoint.manifest().table(text).is_some() {
+        return text.to_string();
+    }
+    let (schema, name) = schema_and_name(text);
+    let mut tables = checkpoint.manifest().tables.iter();
+    let found = tables.find(|table| table.schema == schema && table.name == name);
+    found.map_or_else(|| text.to_string(), TableEntry::readable_name)
 }
 
 fn newest(checkpoints: &Checkpoints, root: &dyn Blobs) -> Result<Checkpoint> {
@@ -82,7 +93,7 @@ pub fn digest(checkpoint: &Checkpoint, names: Vec<String>, output: &mut Output) 
     let names: Vec<String> = if names.is_empty() { all() } else { names };
     for name in &names {
         let mut digest = Digest::default();
-        for changes in checkpoint.read_table(name, KeyGroups::ALL)? {
+        for changes in checkpoint.read_table(&named(checkpoint, name), KeyGroups::ALL)? {
             let (rows, weights) = changes?.into_parts();
             let weights = match weights {
                 Weights::All(1) => None,

@@ -1,8 +1,10 @@
 //! `cenote state`: what a server's state holds, asked over HTTP, or what a checkpoint holds, read without a server.
 
 mod client;
+mod together;
 
-use super::offline::{self, DIFFERENT, DiffOptions, ExportOptions};
+use super::export::ExportOptions;
+use super::offline::{self, DIFFERENT, DiffOptions};
 use super::output::Output;
 use super::progress::Line;
 use crate::encode::{Encoder, Format, Numbers, chunks};
@@ -24,6 +26,8 @@ use std::sync::Arc;
   cenote state scan by_owner --where \"total > 60\" --limit 10 --format table
   cenote state query --sql \"SELECT count(*) FROM by_owner\"
   cenote state digest by_owner
+  cenote state export --out folder       everything as of one epoch, a Parquet file each
+  cenote state query --sql \"SELECT view, key_group, count(*) FROM cenote_catalog.state GROUP BY 1, 2\"
   cenote state ls --from ckpt/ID         a checkpoint, no server needed; --from ckpt for the newest
   cenote state ls --from s3://bucket/prefix
   cenote state query --from ckpt/ID --sql \"SELECT key_group, count(*) FROM state GROUP BY 1\"")]
@@ -150,16 +154,15 @@ pub fn state(options: StateOptions) -> Result<()> {
         StateCommand::Get(get) => look_up(&client, &get, &mut output),
         StateCommand::Scan(scan) => read_rows(&client, &scan, &mut output),
         StateCommand::Query { sql, format } => query(&client, &sql, format, &mut output),
-        StateCommand::Digest { names } => digest(&client, names, &mut output),
-        StateCommand::Export(_) => no_server_yet("export"),
-        StateCommand::Diff(_) => no_server_yet("diff"),
+        StateCommand::Digest { names } => together::digest(&client, &names, &mut output),
+        StateCommand::Export(options) => together::export(&client, &options),
+        StateCommand::Diff(_) => Err(Error::new(
+            ErrorKind::Unsupported,
+            "CLI-0001",
+            "cannot run `cenote state diff` on a server: not supported yet",
+        )
+        .attempt("cenote checkpoint, then --from ROOT/ID and --to ROOT/ID of two checkpoints")),
     }
-}
-
-/// What a server cannot be asked yet, and a checkpoint can.
-fn no_server_yet(command: &str) -> Result<()> {
-    let message = format!("cannot run `cenote state {command}` on a server: not supported yet");
-    Err(Error::new(ErrorKind::Unsupported, "CLI-0001", message).attempt("--from ROOT/ID of a checkpoint"))
 }
 
 fn of_checkpoint(checkpoint: &Checkpoint, command: StateCommand) -> Result<()> {
@@ -336,7 +339,7 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
     }
     let answer = client.get(&path)?;
     if scan.format == Format::Table {
-        let (schema, batches) = client::batches(answer)?;
+        let (schema, batches) = client::batches(client::reader(answer))?;
         return print(scan.format, &schema, batches, output);
     }
     client::copy(answer, output)
@@ -345,24 +348,10 @@ fn read_rows(client: &Client, scan: &ScanOptions, output: &mut Output) -> Result
 pub(super) fn query(client: &Client, sql: &str, format: Format, output: &mut Output) -> Result<()> {
     let answer = client.query(sql)?;
     if client::is_arrow(&answer) {
-        let (schema, batches) = client::batches(answer)?;
+        let (schema, batches) = client::batches(client::reader(answer))?;
         return print(format, &schema, batches, output);
     }
     let done = client::read_json(answer)?;
     eprintln!("{}", text(&done, "tag")?);
     Ok(())
-}
-
-fn digest(client: &Client, mut names: Vec<String>, output: &mut Output) -> Result<()> {
-    if names.is_empty() {
-        for entry in entries(client)? {
-            names.push(text(&entry, "name")?.to_owned());
-        }
-    }
-    for name in &names {
-        let found = client.json(&client::path(&["api", "v1", "queryable_state", name, "digest"]))?;
-        let line = format!("{}  {}  {name}\n", text(&found, "digest")?, number(&found, "rows")?);
-        output.buffer().extend_from_slice(line.as_bytes());
-    }
-    output.flush()
 }

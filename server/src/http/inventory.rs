@@ -10,19 +10,10 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use cenote_query::pgtype::shown_type;
 use cenote_query::{Readable, ReadableKind};
-use std::borrow::Cow;
 use std::io::Write;
 
-/// The name that reads a collection back: without its schema where that is `public`.
-pub fn readable_name(readable: &Readable) -> Cow<'_, str> {
-    if readable.schema_name == "public" {
-        Cow::Borrowed(&readable.name)
-    } else {
-        Cow::Owned(format!("{}.{}", readable.schema_name, readable.name))
-    }
-}
-
-fn kind_name(kind: ReadableKind) -> &'static str {
+/// What a collection is.
+pub fn kind_name(kind: ReadableKind) -> &'static str {
     match kind {
         ReadableKind::Table => "table",
         ReadableKind::MaterializedView => "materialized_view",
@@ -32,7 +23,7 @@ fn kind_name(kind: ReadableKind) -> &'static str {
 
 fn write_readable(out: &mut Vec<u8>, readable: &Readable) {
     out.extend_from_slice(b"{\"name\":");
-    write_json_text(out, &readable_name(readable));
+    write_json_text(out, &readable.readable_name());
     out.extend_from_slice(b",\"schema\":");
     write_json_text(out, &readable.schema_name);
     out.extend_from_slice(b",\"kind\":");

@@ -5,7 +5,6 @@
 
 use super::App;
 use super::error::{Answer, ApiError};
-use super::inventory::readable_name;
 use super::key_query::{Both, KEY, KeyQuery};
 use super::parameters::{self, NUMBERS, Parameter};
 use super::request::Name;
@@ -82,7 +81,7 @@ fn write_answer(found: &LookupRows, wanted: &Wanted) -> Result<Vec<u8>, ApiError
     }
     let mut body = Vec::with_capacity(256);
     body.extend_from_slice(b"{\"name\":");
-    write_json_text(&mut body, &readable_name(&found.readable));
+    write_json_text(&mut body, &found.readable.readable_name());
     write!(body, ",\"epoch\":{},\"key\":", found.epoch).expect("a Vec takes every write");
     write_columns(&mut body, found, columns.iter().copied(), 0, numbers)?;
     if is_unique(&found.readable, &columns) {
@@ -192,7 +191,7 @@ fn write_as(out: &mut Vec<u8>, field: &Field, text: &str, numbers: Numbers) {
 }
 
 fn not_found(found: &LookupRows, columns: &[usize], key: &[Option<String>], numbers: Numbers) -> ApiError {
-    let name = readable_name(&found.readable);
+    let name = found.readable.readable_name();
     let mut written = Vec::new();
     write_key(&mut written, &found.readable, columns, key, numbers);
     let message = format!("cannot find the key in `{name}`: no row has it");
@@ -207,7 +206,7 @@ fn not_found(found: &LookupRows, columns: &[usize], key: &[Option<String>], numb
 }
 
 fn no_key(readable: &Readable) -> ApiError {
-    let name = readable_name(readable);
+    let name = readable.readable_name();
     let error = ApiError::invalid("HTTP-0011", format!("cannot look up in `{name}`: no key is given"));
     let columns: Vec<&str> = readable
         .key

@@ -2,7 +2,6 @@
 
 use super::App;
 use super::error::{Answer, ApiError};
-use super::inventory::readable_name;
 use super::lookup::{is_unique, key_columns, write_key, write_row, write_rows};
 use super::parameters::{NUMBERS, Parameter, Parameters};
 use super::request::{Name, parse_object, read_body};
@@ -109,7 +108,7 @@ fn write_answer(found: &LookupRows, wanted: &Keys, numbers: Numbers) -> Result<V
         rows_of_key[*key].push(row);
     }
     let mut out = b"{\"name\":".to_vec();
-    write_json_text(&mut out, &readable_name(&found.readable));
+    write_json_text(&mut out, &found.readable.readable_name());
     write!(out, ",\"epoch\":{},\"results\":[", found.epoch).expect("a Vec takes every write");
     for (index, (key, rows)) in wanted.keys.iter().zip(&rows_of_key).enumerate() {
         out.extend_from_slice(if index > 0 { b",{\"key\":" } else { b"{\"key\":" });

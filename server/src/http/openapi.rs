@@ -24,6 +24,7 @@ pub fn description() -> Value {
         let methods: &[&str] = match route.method {
             RouteMethod::Get => &["get"],
             RouteMethod::Post => &["post"],
+            RouteMethod::Delete => &["delete"],
             RouteMethod::Any => &["get", "post"],
         };
         for method in methods {
@@ -67,10 +68,13 @@ fn parameters(route: &Route) -> Vec<Value> {
         .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
         let name = name.trim_start_matches('*');
-        let help = if name == "name" {
-            "`view`, `schema.view` or `cenote_state.table`."
-        } else {
-            "Rest of the address."
+        let collections = ["/api/v1/queryable_state/", "/api/v1/tables/"];
+        let help = match name {
+            "name" if collections.iter().any(|prefix| route.path.starts_with(prefix)) => {
+                "`view`, `schema.view` or `cenote_state.table`; either part may be in double quotes."
+            }
+            "name" => "The name of it, or the id of a checkpoint.",
+            _ => "Rest of the address.",
         };
         json!({ "name": name, "in": "path", "required": true, "description": help, "schema": { "type": "string" } })
     });
@@ -148,8 +152,22 @@ fn schemas() -> Value {
         "status": { "enum": ["running", "finished", "failed"] }, "epoch": epoch, "rows": number, "bytes": number,
         "error": maybe_text,
     }));
+    let status = json!({ "enum": ["whole", "damaged"] });
+    let checkpoint = object(json!({
+        "id": text, "status": status, "savepoint": maybe_text, "epoch": epoch, "time": maybe_text, "tables": number,
+        "bytes": number, "bytes_new": number, "error": maybe_text,
+    }));
+    let savepoint = object(json!({
+        "name": text, "checkpoint": text, "status": status, "epoch": epoch, "time": maybe_text, "tables": number,
+        "bytes": number, "error": maybe_text,
+    }));
     json!({
         "Any": {},
+        "Checkpoint": checkpoint,
+        "Checkpoints": list(&checkpoint),
+        "Savepoint": savepoint,
+        "Savepoints": list(&savepoint),
+        "NewSavepoint": { "type": "object", "required": ["name"], "properties": { "name": text }, "additionalProperties": false },
         "Sink": sink,
         "Sinks": list(&sink),
         "NewSink": {
@@ -173,6 +191,9 @@ fn schemas() -> Value {
         "Page": object(json!({ "epoch": epoch, "rows": list(&row), "next_cursor": maybe_text })),
         "Change": object(json!({ "epoch": epoch, "weight": number, "row": row })),
         "Digest": object(json!({ "name": text, "digest": text, "rows": number, "epoch": epoch })),
+        "Digests": object(json!({
+            "epoch": epoch, "digests": list(&object(json!({ "name": text, "digest": text, "rows": number }))),
+        })),
         "Rows": list(&row),
         "Appended": object(json!({ "epoch": epoch, "rows": number })),
     })

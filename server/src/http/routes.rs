@@ -3,11 +3,12 @@
 use super::App;
 use super::parameters::Parameter;
 use super::{
-    append, changes, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan, sinks, sql,
+    append, changes, checkpoints, export, health, inventory, lookup, lookup_many, metrics, openapi, request, scan,
+    sinks, snapshot, sql,
 };
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{MethodFilter, MethodRouter, get, on, post};
+use axum::routing::{MethodFilter, MethodRouter, delete, get, on, post};
 
 /// How a route is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum RouteMethod {
     Get,
     /// POST.
     Post,
+    /// DELETE.
+    Delete,
     /// Any; routes that are not built yet.
     Any,
 }
@@ -26,6 +29,7 @@ impl RouteMethod {
         match self {
             RouteMethod::Get => "GET",
             RouteMethod::Post => "POST",
+            RouteMethod::Delete => "DELETE",
             RouteMethod::Any => "ANY",
         }
     }
@@ -211,6 +215,20 @@ pub static ROUTES: &[Route] = &[
         &[(JSON, "Digest")],
         || get(inventory::digest),
     ),
+    get_route(
+        "/api/v1/snapshot/scan.arrow",
+        "Streams several collections, all at one epoch: an Arrow IPC stream for each, one behind the other; the metadata of its schema names it.",
+        snapshot::PARAMETERS,
+        &[(ARROW, "Binary")],
+        || get(snapshot::arrow),
+    ),
+    get_route(
+        "/api/v1/snapshot/digest",
+        "Digests several collections, all at one epoch.",
+        snapshot::PARAMETERS,
+        &[(JSON, "Digests")],
+        || get(snapshot::digest),
+    ),
     Route {
         method: RouteMethod::Post,
         path: "/api/v1/tables/{name}/rows",
@@ -245,15 +263,69 @@ pub static ROUTES: &[Route] = &[
         &[(JSON, "Sink")],
         || get(sinks::one),
     ),
+    get_route(
+        "/api/v1/checkpoints",
+        "Lists all checkpoints, oldest first.",
+        &[],
+        &[(JSON, "Checkpoints")],
+        || get(checkpoints::list),
+    ),
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/checkpoints",
+        summary: "Takes a checkpoint, as CHECKPOINT does; answers with it once it is there.",
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[],
+        answers: &[(JSON, "Checkpoint")],
+        handler: || post(checkpoints::take),
+    },
+    get_route(
+        "/api/v1/checkpoints/{name}",
+        "One checkpoint, by its id.",
+        &[],
+        &[(JSON, "Checkpoint")],
+        || get(checkpoints::one),
+    ),
+    get_route(
+        "/api/v1/savepoints",
+        "Lists all savepoints, by name.",
+        &[],
+        &[(JSON, "Savepoints")],
+        || get(checkpoints::list_savepoints),
+    ),
+    Route {
+        method: RouteMethod::Post,
+        path: "/api/v1/savepoints",
+        summary: "Takes a checkpoint that is kept under a name, as CREATE SAVEPOINT does; 409 if the name is taken.",
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[(JSON, "NewSavepoint")],
+        answers: &[(JSON, "Savepoint")],
+        handler: || post(checkpoints::create_savepoint),
+    },
+    get_route(
+        "/api/v1/savepoints/{name}",
+        "One savepoint.",
+        &[],
+        &[(JSON, "Savepoint")],
+        || get(checkpoints::one_savepoint),
+    ),
+    Route {
+        method: RouteMethod::Delete,
+        path: "/api/v1/savepoints/{name}",
+        summary: "Forgets a savepoint, as DROP SAVEPOINT does; 404 if there is none of that name.",
+        parameters: &[],
+        column_parameters: false,
+        bodies: &[],
+        answers: &[(JSON, "Made")],
+        handler: || delete(checkpoints::drop_savepoint),
+    },
     not_built("/", "The console: not supported yet."),
     not_built("/api/v1/views", "Views: not supported yet."),
     not_built("/api/v1/views/{*rest}", "Views: not supported yet."),
     not_built("/api/v1/sources", "Sources: not supported yet."),
     not_built("/api/v1/sources/{*rest}", "Sources: not supported yet."),
-    not_built("/api/v1/checkpoints", "Checkpoints: not supported yet."),
-    not_built("/api/v1/checkpoints/{*rest}", "Checkpoints: not supported yet."),
-    not_built("/api/v1/savepoints", "Savepoints: not supported yet."),
-    not_built("/api/v1/savepoints/{*rest}", "Savepoints: not supported yet."),
     not_built("/api/v1/jobs", "Jobs: not supported yet."),
     not_built("/api/v1/jobs/{*rest}", "Jobs: not supported yet."),
     not_built("/iceberg/v1", "Iceberg REST catalog: not supported yet."),

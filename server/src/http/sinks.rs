@@ -4,9 +4,8 @@ use super::App;
 use super::error::{Answer, ApiError};
 use super::parameters::Parameters;
 use super::request::{Name, parse_object, read_body};
-use super::respond;
-use crate::encode::{Numbers, RowObject, write_json_text};
-use arrow::array::AsArray;
+use super::{listing, respond};
+use crate::encode::write_json_text;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -20,30 +19,17 @@ const FIELDS: [&str; 3] = ["name", "from", "with"];
 /// Answers with all sinks, and how far they have come.
 pub async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Answer {
     Parameters::parse(query.as_deref(), &[])?;
-    let epoch = app.database().epoch();
-    let objects: Vec<Vec<u8>> = objects(&app)?.into_iter().map(|(_, json)| json).collect();
-    let mut body = vec![b'['];
-    body.extend(objects.join(&b','));
-    body.push(b']');
-    Ok(respond::json(StatusCode::OK, Some(epoch), body))
+    listing::all(&app.database().sink_listing()?, app.database().epoch())
 }
 
 /// Answers with one sink.
 pub async fn one(State(app): State<App>, Name(name): Name, RawQuery(query): RawQuery) -> Answer {
     Parameters::parse(query.as_deref(), &[])?;
-    let epoch = app.database().epoch();
-    let found = objects(&app)?.into_iter().find(|(known, _)| *known == name);
-    match found {
-        Some((_, json)) => Ok(respond::json(StatusCode::OK, Some(epoch), json)),
-        None => {
-            let error = Error::new(
-                ErrorKind::Invalid,
-                "SINK-0101",
-                format!("sink \"{name}\" does not exist"),
-            );
-            Err(ApiError::new(StatusCode::NOT_FOUND, error.sqlstate("42704")))
-        }
-    }
+    let missing = || {
+        let message = format!("sink \"{name}\" does not exist");
+        Error::new(ErrorKind::Invalid, "SINK-0101", message).sqlstate("42704")
+    };
+    listing::one(&app.database().sink_listing()?, &name, app.database().epoch(), missing)
 }
 
 /// Makes a sink: `{"name","from","with":{option: value}}`; answers `{"name","epoch"}`.
@@ -62,19 +48,6 @@ pub async fn create(State(app): State<App>, RawQuery(query): RawQuery, headers: 
     write_json_text(&mut body, name);
     write!(body, ",\"epoch\":{epoch}}}").expect("a Vec takes every write");
     Ok(respond::json(StatusCode::OK, Some(epoch), body))
-}
-
-/// Names of sinks, and each as a JSON object.
-fn objects(app: &App) -> Result<Vec<(String, Vec<u8>)>, ApiError> {
-    let rows = app.database().sink_listing()?;
-    let object = RowObject::new(rows.schema_ref().fields(), Numbers::Exact);
-    let (writer, names) = (object.over(rows.columns())?, rows.column(0).as_string::<i32>());
-    let of_row = |row: usize| {
-        let mut json = Vec::new();
-        writer.write(&mut json, row);
-        (names.value(row).to_string(), json)
-    };
-    Ok((0..rows.num_rows()).map(of_row).collect())
 }
 
 /// The text that the statement has its positions in is not the client's.

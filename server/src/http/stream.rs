@@ -137,6 +137,24 @@ pub fn rows_body(
     body
 }
 
+/// A body of several encoded results, one behind the other. A failure cuts the transfer, as in [`rows_body`].
+pub fn several_body(parts: Vec<(Box<dyn Encoder>, BatchStream)>, write_timeout: Duration) -> Body {
+    let (target, body) = channel(write_timeout);
+    tokio::spawn(async move {
+        for (encoder, source) in parts {
+            match send_rows(encoder, source, &target).await {
+                Ok(()) => {}
+                Err(End::Gone) => return,
+                Err(End::Failed(error)) => {
+                    tracing::warn!(code = error.code(), "streamed answer was cut: {error}");
+                    return target.close_with(Err(error)).await;
+                }
+            }
+        }
+    });
+    body
+}
+
 async fn send_rows(mut encoder: Box<dyn Encoder>, mut source: BatchStream, target: &Target) -> Result<(), End> {
     let mut out = Vec::new();
     encoder.start(&mut out)?;

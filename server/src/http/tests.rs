@@ -56,6 +56,14 @@ async fn ask(request: Request<Body>) -> (StatusCode, Value) {
     (status, json(answer).await)
 }
 
+fn asked(method: RouteMethod, path: &str) -> Request<Body> {
+    match method {
+        RouteMethod::Get => get(path),
+        RouteMethod::Delete => Request::delete(path).body(Body::empty()).unwrap(),
+        RouteMethod::Post | RouteMethod::Any => post(path, "{}"),
+    }
+}
+
 async fn json(answer: Response<Body>) -> Value {
     let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
     serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {body:?}"))
@@ -96,8 +104,8 @@ async fn unknown_routes_and_methods_are_answered_with_error_objects() {
 #[tokio::test]
 async fn routes_that_are_not_built_say_so() {
     for path in [
-        "/api/v1/checkpoints",
         "/api/v1/views/v",
+        "/api/v1/jobs",
         "/iceberg/v1/config",
         "/iceberg/v1/a/b",
         "/",
@@ -111,14 +119,20 @@ async fn routes_that_are_not_built_say_so() {
 }
 
 #[tokio::test]
+async fn without_a_place_for_checkpoints_there_are_none_and_none_is_taken() {
+    for (path, request) in [("/api/v1/checkpoints", ""), ("/api/v1/savepoints", r#"{"name":"s"}"#)] {
+        assert_eq!(ask(get(path)).await, (StatusCode::OK, serde_json::json!([])));
+        let (status, body) = ask(post(path, request)).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(body["error"]["code"], "CKPT-0101", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_route_of_the_table_is_routed() {
     for route in ROUTES.iter().filter(|route| route.method != RouteMethod::Any) {
         let path = route.path.replace("{name}", "t");
-        let request = if route.method == RouteMethod::Get {
-            get(&path)
-        } else {
-            post(&path, "{}")
-        };
+        let request = asked(route.method, &path);
         let answer = router(app().await).oneshot(request).await.unwrap();
         let status = answer.status();
         let code = if status.is_success() {
@@ -143,11 +157,7 @@ async fn every_read_refuses_unknown_parameters() {
             continue;
         }
         let path = route.path.replace("{name}", "t") + "?limti=1";
-        let request = if route.method == RouteMethod::Get {
-            get(&path)
-        } else {
-            post(&path, "{}")
-        };
+        let request = asked(route.method, &path);
         let (status, body) = ask(request).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
         assert_eq!(body["error"]["code"], "HTTP-0003", "{path}");

@@ -207,6 +207,14 @@ impl BucketEntry {
     }
 }
 
+/// A name for a file of a table that every file system takes.
+pub fn file_name(schema: &str, name: &str) -> String {
+    match schema {
+        "public" => names::escaped(name),
+        schema => format!("{}.{}", names::escaped(schema), names::escaped(name)),
+    }
+}
+
 impl TableEntry {
     /// The name that users give it: without its schema where that is `public`.
     pub fn readable_name(&self) -> String {
@@ -215,10 +223,7 @@ impl TableEntry {
 
     /// A name for a file of it that every file system takes.
     pub fn file_name(&self) -> String {
-        match self.schema.as_str() {
-            "public" => names::escaped(&self.name),
-            schema => format!("{}.{}", names::escaped(schema), names::escaped(&self.name)),
-        }
+        file_name(&self.schema, &self.name)
     }
 
     /// Its columns.

@@ -3,6 +3,7 @@
 //! # Cost
 //! Buckets of the same files are not read. Of the others one is in memory at a time, that of the first checkpoint.
 
+use super::named;
 use crate::cli::output::Output;
 use crate::encode::{Numbers, RowObject, write_json_text};
 use arrow::array::{ArrayRef, RecordBatch};
@@ -65,7 +66,11 @@ impl Difference {
 /// Neither has the table, or a file is damaged.
 pub fn diff(from: &Checkpoint, to: &Checkpoint, options: &DiffOptions, output: &mut Output) -> Result<u64> {
     let mut names: Vec<String> = match &options.table {
-        Some(name) => vec![name.clone()],
+        Some(name) => {
+            let here = named(from, name);
+            let is_here = from.manifest().table(&here).is_some();
+            vec![if is_here { here } else { named(to, name) }]
+        }
         None => [from, to]
             .iter()
             .flat_map(|side| &side.manifest().tables)

@@ -1,5 +1,6 @@
 //! `cenote state get --from`: the rows of one key.
 
+use super::named;
 use crate::cli::output::Output;
 use crate::cli::state::GetOptions;
 use crate::encode::{Numbers, RowObject};
@@ -13,7 +14,8 @@ use cenote_statestore::{Error, ErrorKind, KeyIndex, Result, RowStore, hash_rows,
 /// # Errors
 /// The values do not fit the columns, or no row has them.
 pub fn look_up(checkpoint: &Checkpoint, get: &GetOptions, output: &mut Output) -> Result<()> {
-    let table = checkpoint.table(&get.name)?;
+    let name = named(checkpoint, &get.name);
+    let table = checkpoint.table(&name)?;
     let columns = columns_of(table, get)?;
     let fields = table.table_schema();
     let parse = |(column, text): (&usize, &String)| parse_array(&[Some(text)], fields.field(*column).data_type());
@@ -21,7 +23,7 @@ pub fn look_up(checkpoint: &Checkpoint, get: &GetOptions, output: &mut Output) -
     let mut wanted = Wanted::new(&key, &columns, &fields)?;
     let mut found = 0;
     let object = RowObject::new(fields.fields(), Numbers::Raw);
-    for changes in checkpoint.read_table(&get.name, groups_of(table, &columns, &key))? {
+    for changes in checkpoint.read_table(&name, groups_of(table, &columns, &key))? {
         let changes = changes?;
         let writer = object.over(changes.rows().columns())?;
         for row in wanted.rows_in(changes.rows().columns(), changes.len()) {

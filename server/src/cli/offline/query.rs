@@ -3,7 +3,7 @@
 //! A database in memory shows the tables of the checkpoint under their names: those of users in `public`, state of operators in
 //! `cenote_state` with a column `key_group`, and all state together as `cenote_catalog.state`, also called `state`.
 
-use super::inventory;
+use super::named;
 use super::rows::{key_groups, repeated, with_key_group};
 use crate::cli::output::Output;
 use crate::cli::state::ScanOptions;
@@ -11,7 +11,9 @@ use crate::cli::{no_runtime, settings};
 use crate::encode::{Encoder, Format, Numbers, chunks};
 use arrow::array::RecordBatch;
 use cenote_engine::port::PathPolicy;
-use cenote_query::{Answers, AttachedBatches, AttachedTable, Database, DatabaseConfig, Outcome, Rows};
+use cenote_query::{
+    Answers, AttachedBatches, AttachedRead, AttachedTable, Database, DatabaseConfig, Outcome, Rows, StateInventory,
+};
 use cenote_statestore::checkpoint::{Checkpoint, TableEntry, TableKind};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use futures::StreamExt;
@@ -101,15 +103,20 @@ fn config() -> DatabaseConfig {
     }
 }
 
+/// Where all state together is found: in the system catalog, and without a schema.
+const STATE: [(&str, &str); 2] = [("cenote_catalog", "state"), ("public", "state")];
+
+/// The tables of the checkpoint, and its state under its names, unless a table of the checkpoint is called so.
 fn tables(checkpoint: &Checkpoint) -> Vec<AttachedTable> {
-    let mut tables: Vec<AttachedTable> = checkpoint
-        .manifest()
-        .tables
-        .iter()
+    let own = &checkpoint.manifest().tables;
+    let is_free = |schema: &str, name: &str| !own.iter().any(|table| table.schema == schema && table.name == name);
+    let state = STATE.iter().filter(|(schema, name)| is_free(schema, name));
+    let inventory = StateInventory::of_checkpoint(checkpoint);
+    let state = state.map(|(schema, name)| AttachedTable::of_state(*schema, *name, inventory.clone()));
+    own.iter()
         .map(|table| attached(checkpoint, table))
-        .collect();
-    tables.extend(inventory::tables(checkpoint, &tables));
-    tables
+        .chain(state)
+        .collect()
 }
 
 fn attached(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
@@ -117,25 +124,21 @@ fn attached(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
     let grouped = is_state.then(|| with_key_group(table)).flatten();
     let columns = grouped.clone().unwrap_or_else(|| table.table_schema());
     let (checkpoint, entry) = (checkpoint.clone(), table.clone());
-    AttachedTable {
-        schema_name: table.schema.clone(),
-        name: table.name.clone(),
-        columns,
-        read: Arc::new(move || {
-            let rows = repeated(&checkpoint, &entry.readable_name())?;
-            let (grouped, entry) = (grouped.clone(), entry.clone());
-            let batches: AttachedBatches = match grouped {
-                None => Box::new(rows),
-                Some(columns) => Box::new(rows.map(move |rows| {
-                    let rows = rows?;
-                    let mut all = rows.columns().to_vec();
-                    all.push(key_groups(&entry, &rows));
-                    Ok(RecordBatch::try_new(columns.clone(), all)?)
-                })),
-            };
-            Ok(batches)
-        }),
-    }
+    let read: AttachedRead = Arc::new(move || {
+        let rows = repeated(&checkpoint, &entry.readable_name())?;
+        let (grouped, entry) = (grouped.clone(), entry.clone());
+        let batches: AttachedBatches = match grouped {
+            None => Box::new(rows),
+            Some(columns) => Box::new(rows.map(move |rows| {
+                let rows = rows?;
+                let mut all = rows.columns().to_vec();
+                all.push(key_groups(&entry, &rows));
+                Ok(RecordBatch::try_new(columns.clone(), all)?)
+            })),
+        };
+        Ok(batches)
+    });
+    AttachedTable::new(&table.schema, &table.name, columns, read)
 }
 
 /// Runs `SELECT columns FROM name WHERE filter LIMIT n`.
@@ -143,7 +146,7 @@ fn attached(checkpoint: &Checkpoint, table: &TableEntry) -> AttachedTable {
 /// # Errors
 /// As [`query`]; or an epoch was asked for that is not the checkpoint's.
 pub fn scan(checkpoint: &Checkpoint, scan: &ScanOptions, output: &mut Output) -> Result<()> {
-    let table = checkpoint.table(&scan.name)?;
+    let table = checkpoint.table(&named(checkpoint, &scan.name))?;
     let epoch = checkpoint.manifest().epoch;
     if let Some(wanted) = scan.epoch.filter(|wanted| *wanted != epoch) {
         let message = format!(

@@ -2,14 +2,14 @@
 
 use super::unexpected;
 use crate::cli::output::Output;
-use crate::encode::Format;
+use crate::encode::{Format, Restored};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use cenote_statestore::{Error, ErrorKind, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -125,6 +125,11 @@ pub fn read_json(answer: Response<Body>) -> Result<Value> {
         .map_err(|error| unexpected(&error.to_string()))
 }
 
+/// The bytes of the answer.
+pub fn reader(answer: Response<Body>) -> impl BufRead {
+    BufReader::new(answer.into_body().into_reader())
+}
+
 /// Whether the answer is an Arrow stream.
 pub fn is_arrow(answer: &Response<Body>) -> bool {
     answer
@@ -133,13 +138,16 @@ pub fn is_arrow(answer: &Response<Body>) -> bool {
         .is_some_and(|value| value == Format::Arrow.content_type())
 }
 
-/// The batches of an Arrow stream.
-pub fn batches(answer: Response<Body>) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch>>)> {
-    let reader = StreamReader::try_new(BufReader::new(answer.into_body().into_reader()), None).map_err(cut)?;
-    Ok((reader.schema(), reader.map(|batch| batch.map_err(cut))))
+/// The batches of an Arrow stream, which ends where that does.
+pub fn batches<R: Read>(answer: R) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch>>)> {
+    let reader = StreamReader::try_new(answer, None).map_err(cut)?;
+    let restored = Restored::new(&reader.schema());
+    let schema = restored.schema().clone();
+    Ok((schema, reader.map(move |batch| restored.batch(&batch.map_err(cut)?))))
 }
 
-fn cut(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+/// The error of an answer that has no proper end.
+pub fn cut(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "CLI-0015",

@@ -9,6 +9,7 @@ fn every_route_with_its_parameters_is_described() {
     for route in ROUTES {
         let method = match route.method {
             RouteMethod::Post => "post",
+            RouteMethod::Delete => "delete",
             RouteMethod::Get | RouteMethod::Any => "get",
         };
         let operation = &description["paths"][route.path.replace("{*", "{")][method];
