@@ -32,8 +32,8 @@ mod status;
 mod worker;
 
 pub use committer::{
-    Commit, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, Sealing, TableWrite, is_row_numbered, row_keys,
-    visible_columns,
+    Commit, Filling, NewView, OnConflict, ROW_ID, RetentionRule, RowKey, Sealing, TableWrite, is_row_numbered,
+    row_keys, visible_columns,
 };
 pub use engine::{
     Engine, EngineConfig, Logged, Recovered, RecoveredTables, Sealed, SourceFeed, StateFound, StateRead, StateRows,
