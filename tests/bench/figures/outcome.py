@@ -16,6 +16,7 @@ REACH = {
     "first_row": ("at most", 40, "ms", "the README's first example, from process start to the first row"),
     "idle_rss": ("at most", 60, "MB", "resident memory of a server that was just started"),
     "freshness": ("at most", 50, "ms, p99", "HTTP append until the row's group is seen in a lookup, while other rows are appended"),
+    "restart": ("at most", 2, "s per GB of checkpoint", "start behind `kill -9` until a lookup answers rightly: a table, and COUNT and SUM of it by key"),
     "idle_views": ("at most", 1, "% of a core", "CPU of idle views"),
     "idle_views_rss": ("at most", 500, "MB", "resident memory of the server with those views"),
 }
