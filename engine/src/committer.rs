@@ -16,6 +16,7 @@
 //! SQL, and what a row must satisfy beyond its key (`query`); the log's format ([`cenote_statestore::wal`]).
 
 mod commit;
+mod filling;
 mod flight;
 mod held;
 mod keys;
@@ -31,6 +32,7 @@ use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
 pub use commit::{Commit, NewView, OnConflict, Replaces, Sealing, Switch, TableWrite};
 use crossbeam_channel::{Receiver, Sender};
+pub use filling::Filling;
 pub(crate) use flight::InFlight;
 pub(crate) use held::Held;
 pub use keys::{RowKey, row_keys};

@@ -1,8 +1,8 @@
 //! The engine's handle: starts and stops the threads, takes commits and reads.
 
 use crate::committer::{
-    Commit, Committer, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing, SourcePermit,
-    Switch, Tables, ddl_of,
+    Commit, Committer, Filling, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing,
+    SourcePermit, Switch, Tables, ddl_of,
 };
 use crate::kernel::StateChanges;
 use crate::plan::CollectionId;
@@ -11,7 +11,7 @@ use crate::replay::{self, ReplayFeed, ReplayInput};
 use crate::worker::{self, OperatorSizes, WorkerPort};
 use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::wal::{Log, LogOptions, Record, Replay};
-use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, Retention, VersionedTable};
+use cenote_statestore::{Epoch, Error, ErrorKind, Pin, Result, Retention, VersionedTable};
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -150,12 +150,13 @@ impl RecoveredTables<'_> {
         self.0.add(id, table);
     }
 
-    /// Fills a table that has been added with the rows that it has at the epoch that the engine starts at.
+    /// A way to fill a table that has been added with the rows that it has at the epoch that the engine starts at. It may be filled
+    /// while the engine starts, before anybody reads or writes it: views that go on from their state do neither.
     ///
     /// # Errors
-    /// One of `rows`; `Corrupt`: they are no rows of the table.
-    pub fn fill(&mut self, id: CollectionId, epoch: Epoch, rows: impl Iterator<Item = Result<Changes>>) -> Result<()> {
-        self.0.fill(id, epoch, rows)
+    /// `Conflict`: there is no such table.
+    pub fn filling(&self, id: CollectionId, epoch: Epoch) -> Result<Filling> {
+        self.0.filling(id, epoch)
     }
 
     /// Removes a table.
@@ -231,14 +232,17 @@ impl Recovered {
         Ok(())
     }
 
-    /// Says that the tables, which the caller has filled, and views, which it attaches, are of an epoch.
+    /// Says that the tables, which the caller fills, and views, which it attaches, are of an epoch.
+    ///
+    /// # Arguments
+    /// - `next_record`: the first record of the log that may be of a later epoch.
     ///
     /// # Returns
     /// What the log has to be made again on top ([`Engine::again`]): records of later epochs are among them.
-    pub fn start_at(&mut self, epoch: Epoch) -> Option<Replay> {
+    pub fn start_at(&mut self, epoch: Epoch, next_record: u64) -> Option<Replay> {
         self.epoch = epoch;
         self.retention.keep_from(epoch);
-        self.replay.take()
+        self.replay.take().map(|replay| replay.starting_at(next_record))
     }
 
     /// The tables.

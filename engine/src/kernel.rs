@@ -75,6 +75,9 @@ pub trait Kernel {
     /// - `keys`: only rows of these keys (values of the table's key columns); `None`: everything.
     fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>>;
 
+    /// Makes room for rows of one of its state tables that it will be given ([`Kernel::load`]).
+    fn reserve(&mut self, _table: usize, _rows: usize) {}
+
     /// Takes rows of one of its state tables, as [`Kernel::read`] gave them, in place of the changes that made them: for a new
     /// kernel, before its first epoch. Nothing comes of them.
     ///

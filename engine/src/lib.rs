@@ -33,8 +33,8 @@ mod status;
 mod worker;
 
 pub use committer::{
-    Commit, NewView, OnConflict, ROW_ID, Replaces, RetentionRule, RowKey, Sealing, Switch, TableWrite, is_row_numbered,
-    row_keys, visible_columns,
+    Commit, Filling, NewView, OnConflict, ROW_ID, Replaces, RetentionRule, RowKey, Sealing, Switch, TableWrite,
+    is_row_numbered, row_keys, visible_columns,
 };
 pub use engine::{
     Engine, EngineConfig, Logged, Recovered, RecoveredTables, Sealed, SourceFeed, StateFound, StateRead, StateRows,

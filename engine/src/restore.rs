@@ -10,6 +10,7 @@
 use crate::dataflow::{SharedKernel, guarded};
 use crate::plan::{Node, NodeId, ViewPlan};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use cenote_statestore::checkpoint::{Checkpoint, KeyGroups};
 use cenote_statestore::{Changes, Epoch, Error, KEY_GROUPS, Result, VersionedTable, hash_rows, shard_of};
 use std::collections::BTreeMap;
@@ -58,9 +59,21 @@ impl Share {
             .map(|column| changes.rows().column(*column).clone())
             .collect();
         let hashes = hash_rows(&columns, changes.len());
-        let is_own = |hash: u64| shard_of(hash, self.workers) == self.worker;
-        let mask: BooleanArray = hashes.into_iter().map(|hash| Some(is_own(hash))).collect();
-        changes.filter(&mask)
+        let is_own = |row: usize| shard_of(hashes[row], self.workers) == self.worker;
+        let mask = BooleanArray::new(BooleanBuffer::collect_bool(changes.len(), is_own), None);
+        // Batches were written worker by worker: with as many workers as then each has one owner, and nothing is copied.
+        match mask.true_count() {
+            all if all == changes.len() => Ok(changes),
+            0 => Ok(changes.slice(0, 0)),
+            _ => changes.filter(&mask),
+        }
+    }
+
+    /// For how many rows of a table to make room.
+    fn of_rows(self, rows: usize) -> usize {
+        let even = rows.div_ceil(self.workers);
+        // Hashes spread them, but not evenly.
+        if self.workers == 1 { even } else { even + even / 64 }
     }
 }
 
@@ -77,6 +90,8 @@ impl ViewState {
                 let name = self.tables.get(&(*id, number));
                 let name = name.ok_or_else(|| Error::bug(format!("no state of `{}` was named", table.name)))?;
                 let load = |rows: &RecordBatch| guarded(|| kernel.borrow_mut().load(number, rows));
+                let rows = self.checkpoint.table(name)?.rows_likely();
+                kernel.borrow_mut().reserve(number, share.of_rows(rows));
                 // A table without rows is given all the same.
                 load(&RecordBatch::new_empty(table.columns.clone()))?;
                 for rows in self.checkpoint.read_table(name, share.groups())? {
@@ -103,11 +118,13 @@ impl ViewState {
         for (name, table) in [(&self.contents, contents)].into_iter().chain(errors) {
             let schema = table.schema();
             let identity = schema.identity();
-            let groups = match self.checkpoint.table(name)?.key.len() == identity.len() {
+            let entry = self.checkpoint.table(name)?;
+            let groups = match entry.key.len() == identity.len() {
                 true => share.groups(),
                 false => KeyGroups::ALL,
             };
             table.begin_at(share.worker, epoch);
+            table.reserve(share.worker, share.of_rows(entry.rows_likely()));
             for rows in self.checkpoint.read_table(name, groups)? {
                 let rows = share.own(rows?, &identity)?;
                 let own = Changes::relabel(rows.rows().clone(), schema.columns.clone())?;

@@ -1,7 +1,8 @@
 //! Start from a checkpoint: what there was at its epoch, then the log's later commits, one epoch after the other as they were.
 //!
 //! # Rules kept here
-//! 1. The newest checkpoint counts. Where it is damaged nothing starts, unless an older one was asked for.
+//! 1. The newest checkpoint counts. Where it is damaged nothing starts, unless an older one was asked for. Each of its files is checked
+//!    when it is read, once, and those that nothing reads before anything is served.
 //! 2. A view goes on from its state if that is the state of its plan, and if every view that it reads goes on from its own; else it
 //!    is made anew of its inputs.
 //! 3. An epoch of the log is an epoch again, with its number and its changes. Only what a source without a table passed on is in no
@@ -10,17 +11,16 @@
 //! # Not here
 //! Writing checkpoints (`checkpoints`); a start from the log alone (`database::open`).
 
-use crate::catalog::{
-    CATALOG_SCHEMA, Catalog, DdlRecord, ERRORS, MaterializedView, Object, PlainView, STATE_SCHEMA, SinkObject, Table,
-    ViewDefinition,
-};
+mod tables;
+
+use crate::catalog::{Catalog, DdlRecord, MaterializedView, Object, PlainView, STATE_SCHEMA, ViewDefinition};
 use crate::checkpoints::{Checkpointer, Lineage, NextRecord, SECTION_CATALOG, SECTION_LOG, SECTION_PLANS};
 use crate::database::{Database, new_table};
 use crate::ddl::{Origin, PreparedView, Replacement};
 use arrow::datatypes::Schema;
 use cenote_engine::plan::{CollectionId, ViewPlan};
-use cenote_engine::{Logged, RecoveredTables, ViewState};
-use cenote_statestore::checkpoint::{Checkpoint, Depth, KeyGroups, TableEntry};
+use cenote_engine::{Logged, ViewState};
+use cenote_statestore::checkpoint::{Checkpoint, Depth, TableEntry};
 use cenote_statestore::wal::Replay;
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
 use serde_json::Value;
@@ -44,8 +44,11 @@ pub(crate) struct StartPoint {
     definitions: Vec<DdlRecord>,
     plans: BTreeMap<String, Vec<String>>,
     last: u64,
+    next_record: u64,
     /// Views whose state is theirs.
     restored: BTreeSet<CollectionId>,
+    /// Tables that are being filled.
+    filling: Option<tokio::task::JoinHandle<Result<()>>>,
 }
 
 impl StartPoint {
@@ -68,7 +71,9 @@ impl StartPoint {
                 _ => Err(no_start(first_record, "there is none")),
             };
         };
-        let newest = store.checkpoints().newest_whole(Depth::Checksums)?;
+        // Every file is checked when it is read: before, only where there is an older one to go on from instead.
+        let depth = if may_be_older { Depth::Checksums } else { Depth::Lengths };
+        let newest = store.checkpoints().newest_whole(depth)?;
         if let Some((id, error)) = newest.damaged.first() {
             let whole = newest.whole.as_ref().map(|whole| whole.manifest().id());
             match may_be_older && (whole.is_some() || first_record <= 1) {
@@ -100,7 +105,9 @@ impl StartPoint {
             definitions: section(&checkpoint, SECTION_CATALOG, catalog)?,
             plans: plans.map_or(Ok(BTreeMap::new()), |plans| section(&checkpoint, SECTION_PLANS, plans))?,
             last: next.last_collection,
+            next_record: next.record,
             restored: BTreeSet::new(),
+            filling: None,
             checkpoint: checkpoint.clone(),
         };
         Ok(Some((start, next)))
@@ -108,6 +115,11 @@ impl StartPoint {
 
     pub(crate) fn epoch(&self) -> Epoch {
         Epoch(self.checkpoint.manifest().epoch)
+    }
+
+    /// The first record of the log that is later.
+    pub(crate) fn next_record(&self) -> u64 {
+        self.next_record
     }
 
     /// What there was.
@@ -126,36 +138,31 @@ impl StartPoint {
         Lineage::of_start(manifest, &database.catalog(), database.errors(), &self.restored)
     }
 
-    /// Fills the tables.
-    pub(crate) fn fill<'a>(
-        &self,
-        definitions: impl Iterator<Item = &'a Arc<Table>>,
-        sinks: impl Iterator<Item = &'a Arc<SinkObject>>,
-        tables: &mut RecoveredTables<'_>,
-    ) -> Result<()> {
-        self.fill_one(ERRORS, CATALOG_SCHEMA, "errors", tables)?;
-        for table in definitions {
-            if table.versioned.is_some() {
-                let (id, name) = (table.definition.id, &table.definition.name);
-                self.fill_one(id, crate::catalog::PUBLIC, name, tables)?;
-            }
-            if let (Some(id), Some(offsets)) = (table.definition.offsets, &table.offsets) {
-                self.fill_one(id, STATE_SCHEMA, &offsets.schema().name, tables)?;
-            }
+    /// Judges a start from the checkpoint when tables are filled and views have their state: what of it nobody has read is read now.
+    ///
+    /// # Arguments
+    /// - `rebuilt`: how that went. A view whose state could not be read has failed, which is told of nowhere else.
+    ///
+    /// # Errors
+    /// `Corrupt` CKPT-0103: the checkpoint is damaged. One of `rebuilt`.
+    pub(crate) fn judge(&self, checkpointer: &Checkpointer, rebuilt: Result<()>) -> Result<()> {
+        let outcome = rebuilt.and_then(|()| self.checkpoint.check_unread());
+        let Err(error) = outcome else {
+            return Ok(());
+        };
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
         }
-        for sink in sinks {
-            let name = &sink.progress.schema().name;
-            self.fill_one(sink.definition.progress, STATE_SCHEMA, name, tables)?;
+        // All that is damaged, and what older one there is.
+        let Some(store) = checkpointer.existing()? else {
+            return Err(error);
+        };
+        let newest = store.checkpoints().newest_whole(Depth::Checksums)?;
+        let whole = newest.whole.as_ref().map(|whole| whole.manifest().id().to_string());
+        match newest.damaged.first() {
+            Some((id, error)) => Err(damaged(id.as_str(), error, whole)),
+            None => Err(error),
         }
-        Ok(())
-    }
-
-    fn fill_one(&self, id: CollectionId, schema: &str, name: &str, tables: &mut RecoveredTables<'_>) -> Result<()> {
-        let entry = self
-            .entry(schema, name)
-            .ok_or_else(|| self.lacks(&format!("table \"{name}\"")))?;
-        let rows = self.checkpoint.read_table(&entry.readable_name(), KeyGroups::ALL)?;
-        tables.fill(id, self.epoch(), rows)
     }
 
     fn entry(&self, schema: &str, name: &str) -> Option<&TableEntry> {
@@ -259,6 +266,8 @@ impl Database {
         let reads: Vec<CollectionId> = reads.collect();
         let state = start.state_of(&definition, &plan, reads.into_iter());
         if state.is_none() {
+            // It reads its inputs.
+            start.filled().await?;
             let name = &definition.name;
             tracing::warn!("materialized view {name} is made anew: the checkpoint has no state of such a view");
         }

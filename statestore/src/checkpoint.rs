@@ -33,6 +33,7 @@ mod disk;
 mod document;
 mod fault;
 mod garbage;
+mod held;
 mod identity;
 mod listing;
 mod manifest;
@@ -45,6 +46,7 @@ mod savepoints;
 mod store;
 mod table;
 mod verify;
+mod whole;
 mod writer;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! # Not here
 //! Which slots are live ([`crate::RowStore`]) and how they are found ([`crate::KeyIndex`]).
 
+mod append;
 mod read;
 
 pub use read::Stored;
@@ -129,6 +130,11 @@ impl ByteValues {
 
     fn set(&mut self, slot: u32, value: &[u8]) {
         self.forget(slot);
+        self.views[slot as usize] = self.keep(value);
+    }
+
+    /// The view of a value, whose bytes are in the arena where they do not fit into it.
+    fn keep(&mut self, value: &[u8]) -> [u8; 16] {
         let mut view = [0u8; 16];
         view[..4].copy_from_slice(&(value.len() as u32).to_le_bytes());
         if value.len() <= INLINE {
@@ -138,7 +144,7 @@ impl ByteValues {
             view[8..].copy_from_slice(&(self.arena.len() as u64).to_le_bytes());
             self.arena.extend_from_slice(value);
         }
-        self.views[slot as usize] = view;
+        view
     }
 
     fn forget(&mut self, slot: u32) {

@@ -25,6 +25,9 @@ const EMPTY: u64 = u64::MAX;
 /// Entries of the smallest array.
 const ENTRIES_MIN: usize = 16;
 
+/// One more in so many keys finds room that was made for all of them.
+const SPARE: usize = 16;
+
 /// Rows looked for at once, so that their memory accesses overlap.
 const BLOCK: usize = 64;
 
@@ -113,16 +116,60 @@ impl KeyIndex {
     /// Adds a slot for a key that is not in the index.
     #[inline]
     pub fn insert(&mut self, hash: u64, slot: u32) {
-        if (self.keys + 1) * 4 > self.entries.len() * 3 {
-            self.grow();
-        }
+        self.make_room(1);
         put(&mut self.entries, entry_of(hash, slot));
         self.keys += 1;
     }
 
+    /// Adds the slots from `first` on for keys that are not in the index; the memory accesses of neighbours overlap.
+    ///
+    /// # Arguments
+    /// - `hashes`: of the keys, one for each slot.
+    /// - `is_same`: whether two slots have the same key; asked where their hashes agree.
+    ///
+    /// # Returns
+    /// A slot whose key was there already, if there is one: the index is of no use any more then.
+    pub fn insert_run(&mut self, hashes: &[u64], first: u32, is_same: impl Fn(u32, u32) -> bool) -> Option<u32> {
+        self.make_room(hashes.len());
+        let mut slot = first;
+        for block in hashes.chunks(BLOCK) {
+            let homes = block
+                .iter()
+                .map(|hash| self.entries[home_of(*hash, self.entries.len())]);
+            black_box(homes.fold(0, |sum, home| sum ^ home));
+            for hash in block {
+                if !put_new(&mut self.entries, entry_of(*hash, slot), &is_same) {
+                    return Some(slot);
+                }
+                slot += 1;
+            }
+        }
+        self.keys += hashes.len();
+        None
+    }
+
+    /// Makes room for so many keys more, and some: the array is as large as they need at once, and does not grow on their way.
+    pub fn reserve(&mut self, keys: usize) {
+        let entries = entries_for(self.keys + keys + keys / SPARE);
+        if entries > self.entries.len() {
+            self.resize(entries);
+        }
+    }
+
+    #[inline]
+    fn make_room(&mut self, keys: usize) {
+        if (self.keys + keys) * 4 > self.entries.len() * 3 {
+            self.grow(keys);
+        }
+    }
+
     #[cold]
-    fn grow(&mut self) {
-        let mut entries = vec![EMPTY; (self.entries.len() / 2 * 3).max(ENTRIES_MIN)];
+    fn grow(&mut self, keys: usize) {
+        self.resize((self.entries.len() / 2 * 3).max(entries_for(self.keys + keys)));
+    }
+
+    fn resize(&mut self, entries: usize) {
+        let mut entries = vec![EMPTY; entries.max(ENTRIES_MIN)];
         self.entries
             .iter()
             .filter(|entry| **entry != EMPTY)
@@ -193,6 +240,27 @@ impl KeyIndex {
 #[inline(always)]
 fn after(position: usize, entries: usize) -> usize {
     if position + 1 == entries { 0 } else { position + 1 }
+}
+
+/// The smallest array that takes so many keys.
+fn entries_for(keys: usize) -> usize {
+    (keys * 4).div_ceil(3)
+}
+
+/// Puts an entry into the first free place from its home on, unless its key is there: whether it did.
+#[inline(always)]
+fn put_new(entries: &mut [u64], entry: u64, is_same: impl Fn(u32, u32) -> bool) -> bool {
+    let hash = entry >> 32;
+    let mut position = home_of(hash, entries.len());
+    while entries[position] != EMPTY {
+        let there = entries[position];
+        if has_hash(there, hash) && is_same(there as u32, entry as u32) {
+            return false;
+        }
+        position = after(position, entries.len());
+    }
+    entries[position] = entry;
+    true
 }
 
 /// Puts an entry into the first free place from its home on.

@@ -65,6 +65,35 @@ impl RowStore {
         self.slots - 1
     }
 
+    /// Makes room for rows to be appended, so that nothing is moved while they come, and for some more.
+    pub fn reserve(&mut self, rows: usize) {
+        let (first, rows) = (self.slots as usize, room_for(rows));
+        self.columns.iter_mut().for_each(|column| column.reserve(first, rows));
+    }
+
+    /// Adds rows in slots of their own, one behind the other and behind all others.
+    ///
+    /// # Arguments
+    /// - `columns`: all columns, of `rows` values each.
+    ///
+    /// # Returns
+    /// The first of the slots.
+    pub fn append(&mut self, columns: &[ArrayRef], rows: usize) -> u32 {
+        debug_assert_eq!(columns.len(), self.columns.len());
+        let first = self.slots;
+        for (column, array) in self.columns.iter_mut().zip(columns) {
+            column.append(first as usize, array);
+        }
+        self.slots += rows as u32;
+        first
+    }
+
+    /// Whether two slots have the same values in columns `indices`; NULL equals NULL.
+    #[inline]
+    pub fn same(&self, indices: &[usize], a: u32, b: u32) -> bool {
+        indices.iter().all(|index| self.columns[*index].same(a, b))
+    }
+
     #[inline]
     fn capacity(&self) -> usize {
         self.columns.first().map_or(usize::MAX, Column::slots)

@@ -168,23 +168,31 @@ impl VersionedTable {
         self.shards[shard].write().begin_at(epoch);
     }
 
-    /// Puts rows into a shard as they stand at the epoch that it begins at ([`VersionedTable::begin_at`]); whoever follows the table
-    /// is not told of them.
+    /// Makes room in a shard for so many rows to be loaded.
+    pub fn reserve(&self, shard: usize, rows: usize) {
+        self.shards[shard].write().reserve(rows);
+    }
+
+    /// Puts rows into a shard as they stand at the epoch that it begins at ([`VersionedTable::begin_at`]), each identity once; whoever
+    /// follows the table is not told of them. For a shard that nobody reads or writes yet: its lock is held for all of them.
     ///
     /// # Errors
-    /// `Bug`: a second row of a unique key.
+    /// `Bug`: a second row of an identity, or one that is there less than once. The table is of no use any more.
     pub fn load(&self, shard: usize, epoch: Epoch, rows: &Changes) -> Result<()> {
-        self.apply_rows(shard, epoch, rows)
+        let hashes = hash_rows(&self.identities(rows), rows.len());
+        self.shards[shard].write().load(&self.schema.name, epoch, rows, &hashes)
+    }
+
+    /// The columns of rows' identities.
+    fn identities(&self, changes: &Changes) -> Vec<ArrayRef> {
+        let identity = self.schema.identity().into_iter();
+        identity.map(|column| changes.rows().column(column).clone()).collect()
     }
 
     fn apply_rows(&self, shard: usize, epoch: Epoch, changes: &Changes) -> Result<()> {
-        let identity = self.schema.identity();
-        let keys: Vec<ArrayRef> = identity
-            .iter()
-            .map(|column| changes.rows().column(*column).clone())
-            .collect();
+        let keys = self.identities(changes);
         let hashes = hash_rows(&keys, changes.len());
-        let view = RowStore::view(identity.iter().copied(), &keys);
+        let view = RowStore::view(self.schema.identity(), &keys);
         let batch = Batch {
             table: &self.schema,
             epoch,

@@ -111,7 +111,7 @@ impl Log {
     /// Opens the log in a folder, or begins one there, and returns the records that it holds.
     ///
     /// # Cost
-    /// Reads and checks the whole log; the replay reads it a second time.
+    /// Reads and checks the whole log; the replay reads what is wanted of it a second time ([`Replay::starting_at`]).
     ///
     /// # Errors
     /// - `Unavailable`: another process uses the folder (`WAL-0001`, names it), or a file cannot be read or written.

@@ -18,7 +18,7 @@ from figures import outcome, page  # noqa: E402
 from workloads import WORKLOADS  # noqa: E402
 
 FIGURES = ["w1", "w1_2workers", "w1_2cores", "aggregate", "join", "memory", "lookups", "lookups_ingest", "scan_arrow", "first_row", "idle_rss",
-           "freshness", "idle_views"]
+           "freshness", "restart", "idle_views"]
 
 
 def run(script, *arguments):

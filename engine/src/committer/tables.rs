@@ -3,6 +3,7 @@
 //! A table without a primary key has a hidden last column, [`ROW_ID`]: a number that makes every row a row of its own
 //! for UPDATE, DELETE and the log. Views never see it.
 
+use super::filling::Filling;
 use super::keys::{row_keys, unique_keys};
 use super::{Commit, OnConflict, TableWrite, changed_since};
 use crate::plan::CollectionId;
@@ -14,6 +15,8 @@ use cenote_statestore::wal::Record;
 use cenote_statestore::{Changes, Epoch, Error, Result, Retention, VersionedTable, Weights};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The hidden column that numbers the rows of a table without a primary key.
 pub const ROW_ID: &str = "_row_id";
@@ -28,7 +31,26 @@ pub(crate) struct Tables(BTreeMap<CollectionId, Table>);
 #[derive(Debug)]
 struct Table {
     table: Arc<VersionedTable>,
-    next_row_id: Option<i64>,
+    /// Of a table that numbers its rows.
+    row_ids: Option<RowIds>,
+}
+
+/// The numbers of a table's rows: each is given once. One thread at a time gives them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowIds(Arc<AtomicI64>);
+
+impl RowIds {
+    /// Goes on behind numbers that rows have.
+    pub(super) fn pass(&self, given: &[i64]) {
+        let next = given.iter().fold(self.0.load(Relaxed), |next, id| next.max(id + 1));
+        self.0.store(next, Relaxed);
+    }
+
+    /// The next so many.
+    fn take(&self, rows: usize) -> std::ops::Range<i64> {
+        let from = self.0.fetch_add(rows as i64, Relaxed);
+        from..from + rows as i64
+    }
 }
 
 /// A checked write: rows that go and rows that come, in the table's stored columns.
@@ -68,7 +90,7 @@ impl Tables {
             id,
             Table {
                 table,
-                next_row_id: numbered.then_some(0),
+                row_ids: numbered.then(RowIds::default),
             },
         );
     }
@@ -77,22 +99,10 @@ impl Tables {
         self.0.remove(&id);
     }
 
-    /// Fills a table that is empty.
-    pub(crate) fn fill(
-        &mut self,
-        id: CollectionId,
-        epoch: Epoch,
-        rows: impl Iterator<Item = Result<Changes>>,
-    ) -> Result<()> {
-        let table = self.0.get_mut(&id).ok_or_else(|| dropped_table(id))?;
-        table.table.begin_at(0, epoch);
-        for changes in rows {
-            let changes = changes?;
-            // Row numbers go on behind the greatest.
-            let stored = table.stored_rows(std::slice::from_ref(changes.rows()))?;
-            table.table.load(0, epoch, &changes.with_rows(stored))?;
-        }
-        Ok(())
+    /// A way to fill a table that is empty.
+    pub(crate) fn filling(&self, id: CollectionId, epoch: Epoch) -> Result<Filling> {
+        let table = self.0.get(&id).ok_or_else(|| dropped_table(id))?;
+        Ok(Filling::new(table.table.clone(), table.row_ids.clone(), epoch))
     }
 
     /// Adds the commit's new tables and checks its writes against the newest contents. Contents are not changed.
@@ -108,7 +118,7 @@ impl Tables {
     }
 
     fn check_write(&mut self, write: &TableWrite, read_at: Epoch, retention: &Arc<Retention>) -> Result<CheckedWrite> {
-        let table = self.0.get_mut(&write.table).ok_or_else(|| dropped_table(write.table))?;
+        let table = self.0.get(&write.table).ok_or_else(|| dropped_table(write.table))?;
         let stored = table.table.schema().columns.clone();
         let mut deletes = concat_batches(&stored, &write.deletes)?;
         if write.truncate {
@@ -117,7 +127,7 @@ impl Tables {
             table.check_unchanged(&deletes, read_at)?;
         }
         let inserts = table.stored_rows(&write.inserts)?;
-        let (deletes, inserts) = match table.next_row_id {
+        let (deletes, inserts) = match table.row_ids {
             Some(_) => (deletes, inserts),
             None => table.check_keys(deletes, inserts, write.on_conflict)?,
         };
@@ -208,7 +218,7 @@ impl Tables {
             let keys = write.deletes.then(|| batches.next()).flatten();
             let inserts = write.inserts.then(|| batches.next()).flatten();
             // A write to a table that the same record drops has no table any more.
-            let Some(table) = self.0.get_mut(&write.table) else {
+            let Some(table) = self.0.get(&write.table) else {
                 continue;
             };
             let stored = table.table.schema().columns.clone();
@@ -252,9 +262,9 @@ impl CheckedWrite {
 
 impl Table {
     /// Rows in stored columns: row numbers are added where they are missing.
-    fn stored_rows(&mut self, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    fn stored_rows(&self, batches: &[RecordBatch]) -> Result<RecordBatch> {
         let stored = self.table.schema().columns.clone();
-        let Some(next) = &mut self.next_row_id else {
+        let Some(ids) = &self.row_ids else {
             let batches: Vec<RecordBatch> = batches
                 .iter()
                 .map(|batch| Changes::relabel(batch.clone(), stored.clone()))
@@ -265,12 +275,9 @@ impl Table {
         for batch in batches {
             let mut columns = batch.columns().to_vec();
             if columns.len() == stored.fields().len() {
-                let ids = columns[columns.len() - 1].as_primitive::<Int64Type>();
-                *next = ids.iter().flatten().fold(*next, |next, id| next.max(id + 1));
+                ids.pass(columns[columns.len() - 1].as_primitive::<Int64Type>().values());
             } else {
-                let from = *next;
-                *next += batch.num_rows() as i64;
-                columns.push(Arc::new(Int64Array::from_iter_values(from..*next)));
+                columns.push(Arc::new(Int64Array::from_iter_values(ids.take(batch.num_rows()))));
             }
             complete.push(RecordBatch::try_new(stored.clone(), columns)?);
         }
@@ -405,7 +412,7 @@ impl Table {
     }
 
     fn without_row_id(&self, changes: Changes) -> Result<Changes> {
-        if self.next_row_id.is_none() {
+        if self.row_ids.is_none() {
             return Ok(changes);
         }
         let visible: Vec<usize> = (0..changes.schema().fields().len() - 1).collect();

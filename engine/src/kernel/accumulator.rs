@@ -512,6 +512,11 @@ pub(super) fn grow<T: Default + Clone>(values: &mut Vec<T>, slots: usize) {
     }
 }
 
+/// Makes room for values to grow to `slots` without being moved.
+fn reserve<T>(values: &mut Vec<T>, slots: usize) {
+    values.reserve_exact(slots.saturating_sub(values.len()));
+}
+
 fn add_rows(state: &mut State, rows: &Rows<'_>, argument: Option<&ArrayRef>) -> Result<()> {
     match (state, argument) {
         (State::Count(counts), argument) => add_counts(counts, rows, argument),

@@ -3,9 +3,10 @@
 //! A group lives while rows stand behind it. On its first touch in an epoch a group's old result is set
 //! aside; at the end of the epoch old and new results that differ leave as a deletion and an insertion.
 
+mod load;
+
 use super::accumulator::Accumulator;
 use super::changed::{ChangedSlots, StateChanges};
-use super::load::{StateColumns, unfit};
 use super::{Kernel, not_noted};
 use crate::parts;
 use crate::plan::{Aggregate, Node};
@@ -87,14 +88,19 @@ impl AggregateKernel {
     fn add_group(&mut self, hash: u64) -> u32 {
         let group = self.keys.allocate();
         self.index.insert(hash, group);
-        if self.group_rows.len() <= group as usize {
-            let slots = room_for(group as usize + 1);
+        self.grow(group as usize + 1);
+        group
+    }
+
+    /// Makes room for what is kept of groups below `groups`.
+    fn grow(&mut self, groups: usize) {
+        if self.group_rows.len() < groups {
+            let slots = room_for(groups);
             self.group_rows.resize(slots, 0);
             self.accumulators
                 .iter_mut()
                 .for_each(|accumulator| accumulator.grow(slots));
         }
-        group
     }
 
     /// The group of each row; new ones are added.
@@ -402,27 +408,19 @@ impl Kernel for AggregateKernel {
         }
     }
 
+    fn reserve(&mut self, table: usize, rows: usize) {
+        if table == 0 {
+            self.reserve_groups(rows);
+        }
+    }
+
     fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
         // A global aggregate's result over no rows is where it was.
         self.dirty.clear();
-        let mut columns = StateColumns::of(rows, &self.tables[table].columns)?;
-        let keys = columns.take(self.key_columns.len());
-        let known = self.index.len();
-        let groups = self.groups_of(&keys, rows.num_rows());
-        if table > 0 {
-            return match self.index.len() == known {
-                true => self.value_keeper_mut(table).load_values(&groups, columns),
-                false => Err(unfit("values of a group that is not there")),
-            };
+        match table {
+            0 => self.load_groups(rows),
+            values => self.load_values(values, rows),
         }
-        let group_rows = columns.next_longs()?.values();
-        for (group, rows) in groups.iter().zip(group_rows) {
-            self.group_rows[*group as usize] = *rows;
-        }
-        let group_rows = &self.group_rows;
-        self.accumulators
-            .iter_mut()
-            .try_for_each(|accumulator| accumulator.load(&groups, &mut columns, group_rows))
     }
 
     fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {

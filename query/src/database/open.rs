@@ -71,8 +71,8 @@ impl Database {
                     definitions.take(record, &mut tables, &retention, transient)?;
                 }
                 definitions.note(start.last_collection());
-                apart(|| start.fill(definitions.tables.values(), definitions.sinks.values(), &mut tables))?;
-                recovered.start_at(start.epoch())
+                start.fill(definitions.tables.values(), definitions.sinks.values(), &tables)?;
+                recovered.start_at(start.epoch(), start.next_record())
             }
         };
         let engine = recovered.start()?;
@@ -91,7 +91,11 @@ impl Database {
             checkpointer,
             sinks: Sinks::default(),
         });
-        database.rebuild(definitions, start.as_mut()).await?;
+        let rebuilt = database.rebuild(definitions, start.as_mut()).await;
+        match &start {
+            None => rebuilt?,
+            Some(start) => apart(|| start.judge(database.checkpointer(), rebuilt))?,
+        }
         if let (Some(start), Some(later)) = (start, later) {
             // Nothing later than the checkpoint has been applied yet.
             database.checkpointer().goes_on_from(start.lineage(&database));
@@ -123,6 +127,9 @@ impl Database {
                 None => self.start_view(definition).await?,
             };
             self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
+        }
+        if let Some(start) = start {
+            start.filled().await?;
         }
         for view in self.catalog().materialized_views() {
             self.warn_unless_live(view).await;

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use super::blobs::{BlobPath, Blobs};
+use super::held::HeldFiles;
 use super::identity::CheckpointId;
 use super::manifest::{self, KeyGroups, Manifest, TableEntry};
 use super::owner::owner_in;
@@ -45,6 +46,7 @@ pub struct Checkpoints {
 pub struct Checkpoint {
     blobs: Arc<dyn Blobs>,
     manifest: Arc<Manifest>,
+    held: Arc<HeldFiles>,
 }
 
 pub(super) fn place(path: String) -> Result<BlobPath> {
@@ -165,6 +167,7 @@ impl Checkpoints {
         Checkpoint {
             blobs: self.blobs.clone(),
             manifest: Arc::new(manifest),
+            held: Arc::default(),
         }
     }
 
@@ -215,7 +218,7 @@ impl Checkpoint {
     /// `Invalid`: there is no such table. Reading gives `Corrupt` for a file that is missing or damaged, and names it.
     pub fn read_table(&self, name: &str, groups: KeyGroups) -> Result<TableRows> {
         let table = self.table(name)?;
-        Ok(TableRows::new(self.blobs.clone(), table, groups, Care::Usual))
+        Ok(TableRows::new(self, table, groups, Care::Usual))
     }
 
     /// The entry of a table.
@@ -230,7 +233,7 @@ impl Checkpoint {
     }
 
     pub(super) fn read_thoroughly(&self, table: &TableEntry) -> TableRows {
-        TableRows::new(self.blobs.clone(), table, KeyGroups::ALL, Care::Thorough)
+        TableRows::new(self, table, KeyGroups::ALL, Care::Thorough)
     }
 
     /// Reads and checks everything.
@@ -244,8 +247,21 @@ impl Checkpoint {
         verify(self)
     }
 
+    /// Checks what reading its tables has not: the files that nobody has come to since it was opened.
+    ///
+    /// # Errors
+    /// `Corrupt`: a file is missing or damaged, also one that a reader found so; names it.
+    pub fn check_unread(&self) -> Result<()> {
+        let mut unread = self.manifest.parts().filter(|part| !self.held.was_whole(&part.path));
+        unread.try_for_each(|part| check_bytes(self.blobs.as_ref(), part))
+    }
+
     pub(super) fn blobs(&self) -> &Arc<dyn Blobs> {
         &self.blobs
+    }
+
+    pub(super) fn held(&self) -> &Arc<HeldFiles> {
+        &self.held
     }
 
     /// A table does not have the rows that the manifest says.

@@ -246,6 +246,14 @@ impl TableEntry {
         names.iter().filter_map(position).collect()
     }
 
+    /// For how many rows to make room before its parts are read: as many as they have, where files of their lengths can have them.
+    pub fn rows_likely(&self) -> usize {
+        let rows = self.parts().map(|part| part.rows.min(part.length));
+        rows.fold(0usize, |sum, rows| {
+            sum.saturating_add(usize::try_from(rows).unwrap_or(0))
+        })
+    }
+
     /// Every part of it.
     pub fn parts(&self) -> impl Iterator<Item = &PartEntry> {
         self.buckets.iter().flat_map(|bucket| &bucket.parts)

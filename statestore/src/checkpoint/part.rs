@@ -7,21 +7,23 @@
 //! # Rules kept here
 //! 1. Length and checksum of the whole file are checked before any of it is decoded.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{FileDecoder, read_footer_length};
 use arrow::ipc::writer::FileWriter;
 use arrow::ipc::{Block, root_as_footer};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::blobs::{BlobPath, BlobWriter, Blobs};
+use super::held::HeldFiles;
 use super::manifest::{PartEntry, PartKind};
+use super::whole::{Pieces, WholeFile};
 use super::{document, fault};
 use crate::{Error, Result};
 
@@ -40,7 +42,7 @@ const BATCH_ROWS: usize = 1 << 16;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Bytes behind the footer: its length and the magic.
-const TRAILER: usize = 10;
+const TRAILER: u64 = 10;
 
 /// Whether no column of a table may have this name.
 pub(super) fn is_reserved(name: &str) -> bool {
@@ -96,11 +98,6 @@ impl Rows {
             deleted: deleted.map(|column| column.as_boolean().clone()),
             count: batch.num_rows(),
         }
-    }
-
-    /// Whether a row is gone.
-    pub(super) fn is_gone(&self, row: usize) -> bool {
-        self.deleted.as_ref().is_some_and(|deleted| deleted.value(row))
     }
 }
 
@@ -195,23 +192,6 @@ fn write_failure(place: &str, error: ArrowError) -> Error {
     }
 }
 
-/// Reads a whole blob whose length is known.
-pub(super) fn load(blobs: &dyn Blobs, path: &BlobPath, length: u64) -> Result<Vec<u8>> {
-    let open = open(blobs, path)?;
-    if open.length != length {
-        let reason = format!("it has {} bytes, not {length}", open.length);
-        return Err(fault::damaged(blobs, path, reason));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-    let read = open.bytes.take(length.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|cause| fault::io("read", &blobs.describe(Some(path)), cause))?;
-    if bytes.len() as u64 != length {
-        let reason = format!("{} bytes came of it, not {length}", bytes.len());
-        return Err(fault::damaged(blobs, path, reason));
-    }
-    Ok(bytes)
-}
-
 /// Opens a blob that must be there.
 pub(super) fn open(blobs: &dyn Blobs, path: &BlobPath) -> Result<super::blobs::OpenBlob> {
     blobs.open(path).map_err(|cause| match cause.kind() {
@@ -224,7 +204,8 @@ pub(super) fn open(blobs: &dyn Blobs, path: &BlobPath) -> Result<super::blobs::O
 /// A file of a part that was checked.
 #[derive(Debug)]
 pub(super) struct CheckedPart {
-    buffer: Buffer,
+    pieces: Pieces,
+    length: u64,
     decoder: FileDecoder,
     blocks: std::vec::IntoIter<Block>,
     path: BlobPath,
@@ -232,25 +213,33 @@ pub(super) struct CheckedPart {
 }
 
 impl CheckedPart {
-    /// Reads a file, checks its length, its checksum and its columns.
+    /// Checks a file, its length, its checksum and its columns.
+    ///
+    /// # Arguments
+    /// - `held`: files that were checked already.
     pub(super) fn open(
         blobs: &dyn Blobs,
+        held: &HeldFiles,
         path: &BlobPath,
         entry: &PartEntry,
         schema: &SchemaRef,
     ) -> Result<CheckedPart> {
-        let bytes = load(blobs, path, entry.length)?;
-        if document::digits(xxh3_64(&bytes)) != entry.checksum {
-            return Err(fault::damaged(blobs, path, "it fails its checksum"));
-        }
-        let unreadable = |error: ArrowError| fault::damaged(blobs, path, format!("it does not decode: {error}"));
-        let buffer = Buffer::from_vec(bytes);
-        let (decoder, found, blocks) = decoder_of(&buffer).map_err(unreadable)?;
+        let file = held.get(&entry.path, || WholeFile::check(blobs, path, entry))?;
+        let (length, mut pieces) = (file.length(), Pieces::new(file));
+        let unreadable = |error: ArrowError| undecodable(blobs, path, &error);
+        let trailer = within(length.checked_sub(TRAILER), length).map_err(unreadable)?;
+        let footer_end = trailer.start;
+        let trailer = pieces.read(blobs, path, trailer)?;
+        let footer_length = trailer_length(&trailer).map_err(unreadable)?;
+        let footer = within(footer_end.checked_sub(footer_length), footer_end).map_err(unreadable)?;
+        let footer = pieces.read(blobs, path, footer)?;
+        let (decoder, found, blocks) = decoder_of(&footer).map_err(unreadable)?;
         if found.fields() != schema.fields() {
             return Err(fault::damaged(blobs, path, "its columns are not the table's"));
         }
         Ok(CheckedPart {
-            buffer,
+            pieces,
+            length,
             decoder,
             blocks: blocks.into_iter(),
             path: path.clone(),
@@ -260,62 +249,69 @@ impl CheckedPart {
 
     /// The next batch.
     pub(super) fn next(&mut self, blobs: &dyn Blobs) -> Result<Option<RecordBatch>> {
-        let Some(block) = self.blocks.next() else {
-            return match self.rows_left {
-                0 => Ok(None),
-                left => Err(fault::damaged(
-                    blobs,
-                    &self.path,
-                    format!("{left} rows are missing in it"),
-                )),
+        for block in self.blocks.by_ref() {
+            let place = place_of(&block, self.length).map_err(|error| undecodable(blobs, &self.path, &error))?;
+            let data = self.pieces.read(blobs, &self.path, place)?;
+            let decoded = self.decoder.read_record_batch(&block, &data);
+            let Some(batch) = decoded.map_err(|error| undecodable(blobs, &self.path, &error))? else {
+                continue;
             };
-        };
-        let decoded = block_of(&self.buffer, &block).and_then(|data| self.decoder.read_record_batch(&block, &data));
-        let batch = match decoded {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return self.next(blobs),
-            Err(error) => {
-                return Err(fault::damaged(
-                    blobs,
-                    &self.path,
-                    format!("it does not decode: {error}"),
-                ));
+            let left = self.rows_left.checked_sub(batch.num_rows() as u64);
+            let too_many = || fault::damaged(blobs, &self.path, "it has more rows than it should");
+            self.rows_left = left.ok_or_else(too_many)?;
+            return Ok(Some(batch));
+        }
+        match self.rows_left {
+            0 => Ok(None),
+            left => {
+                let reason = format!("{left} rows are missing in it");
+                Err(fault::damaged(blobs, &self.path, reason))
             }
-        };
-        let rows = batch.num_rows() as u64;
-        let left = self.rows_left.checked_sub(rows);
-        self.rows_left = left.ok_or_else(|| fault::damaged(blobs, &self.path, "it has more rows than it should"))?;
-        Ok(Some(batch))
+        }
     }
 }
 
-fn decoder_of(buffer: &Buffer) -> Result<(FileDecoder, SchemaRef, Vec<Block>), ArrowError> {
-    let broken = |what: &str| ArrowError::IpcError(what.to_string());
-    let footer_end = buffer
-        .len()
-        .checked_sub(TRAILER)
-        .ok_or_else(|| broken("it is too short"))?;
-    let trailer = buffer[footer_end..].try_into().map_err(|_| broken("it is too short"))?;
-    let start = footer_end.checked_sub(read_footer_length(trailer)?);
-    let footer = &buffer[start.ok_or_else(|| broken("its footer is too long"))?..footer_end];
-    let footer = root_as_footer(footer).map_err(|error| broken(&format!("its footer is broken: {error}")))?;
+fn undecodable(blobs: &dyn Blobs, path: &BlobPath, error: &ArrowError) -> Error {
+    fault::damaged(blobs, path, format!("it does not decode: {error}"))
+}
+
+fn broken(what: impl Into<String>) -> ArrowError {
+    ArrowError::IpcError(what.into())
+}
+
+/// # Arguments
+/// - `start`: `None`: before the file's beginning.
+fn within(start: Option<u64>, end: u64) -> Result<Range<u64>, ArrowError> {
+    start.map(|start| start..end).ok_or_else(|| broken("it is too short"))
+}
+
+/// How long the footer is.
+fn trailer_length(trailer: &[u8]) -> Result<u64, ArrowError> {
+    let trailer = trailer.try_into().map_err(|_| broken("it is too short"))?;
+    Ok(read_footer_length(trailer)? as u64)
+}
+
+fn decoder_of(footer: &[u8]) -> Result<(FileDecoder, SchemaRef, Vec<Block>), ArrowError> {
+    let footer = root_as_footer(footer).map_err(|error| broken(format!("its footer is broken: {error}")))?;
     let schema: SchemaRef = Arc::new(fb_to_schema(footer.schema().ok_or_else(|| broken("it has no schema"))?));
-    let mut decoder = FileDecoder::new(schema.clone(), footer.version());
-    for block in footer.dictionaries().iter().flatten() {
-        decoder.read_dictionary(block, &block_of(buffer, block)?)?;
+    let decoder = FileDecoder::new(schema.clone(), footer.version());
+    if footer
+        .dictionaries()
+        .is_some_and(|dictionaries| !dictionaries.is_empty())
+    {
+        return Err(broken("it has dictionaries"));
     }
     let blocks = footer.recordBatches().map(|blocks| blocks.iter().copied().collect());
     Ok((decoder, schema, blocks.unwrap_or_default()))
 }
 
-fn block_of(buffer: &Buffer, block: &Block) -> Result<Buffer, ArrowError> {
-    let broken = || ArrowError::IpcError("a batch lies outside the file".into());
-    let offset = usize::try_from(block.offset()).map_err(|_| broken())?;
-    let body = usize::try_from(block.bodyLength()).map_err(|_| broken())?;
-    let head = usize::try_from(block.metaDataLength()).map_err(|_| broken())?;
-    let length = body.checked_add(head).ok_or_else(broken)?;
-    match offset.checked_add(length) {
-        Some(end) if end <= buffer.len() => Ok(buffer.slice_with_length(offset, length)),
-        _ => Err(broken()),
-    }
+/// Where a batch lies in a file.
+fn place_of(block: &Block, length: u64) -> Result<Range<u64>, ArrowError> {
+    let outside = || broken("a batch lies outside the file");
+    let start = u64::try_from(block.offset()).map_err(|_| outside())?;
+    let body = u64::try_from(block.bodyLength()).map_err(|_| outside())?;
+    let head = u64::try_from(block.metaDataLength()).map_err(|_| outside())?;
+    let end = body.checked_add(head).and_then(|count| start.checked_add(count));
+    let end = end.filter(|end| *end <= length).ok_or_else(outside)?;
+    Ok(start..end)
 }

@@ -5,7 +5,7 @@
 //! 2. Nothing of a file is used before all of it was checked. A file that is missing or damaged is an error that names it.
 //!
 //! # Cost
-//! In memory are one file and the identities of one bucket; of a bucket with one part no identities.
+//! In memory are one batch of one file, a short file as a whole, and the identities of one bucket; of a bucket with one part no identities.
 
 use std::sync::Arc;
 
@@ -14,10 +14,12 @@ use arrow::compute::filter;
 use arrow::datatypes::SchemaRef;
 
 use super::blobs::{BlobPath, Blobs};
+use super::held::HeldFiles;
+use super::listing::Checkpoint;
 use super::manifest::{BucketEntry, KeyGroups, PartEntry, PartKind, TableEntry};
 use super::part::{CheckedPart, Rows, batch, file_schema};
 use super::{document, fault};
-use crate::{Changes, Error, KeyIndex, Result, RowStore, Weights, hash_rows, key_group};
+use crate::{Changes, Error, KeyIndex, NO_SLOT, Result, RowStore, Weights, hash_rows, key_group};
 
 /// How much is checked beyond what an answer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,7 @@ pub(super) enum Care {
 #[derive(Debug)]
 pub struct TableRows {
     blobs: Arc<dyn Blobs>,
+    held: Arc<HeldFiles>,
     table: TableEntry,
     schema: SchemaRef,
     identity: Vec<usize>,
@@ -66,10 +69,11 @@ struct OpenPart {
 }
 
 impl TableRows {
-    pub(super) fn new(blobs: Arc<dyn Blobs>, table: &TableEntry, groups: KeyGroups, care: Care) -> TableRows {
+    pub(super) fn new(checkpoint: &Checkpoint, table: &TableEntry, groups: KeyGroups, care: Care) -> TableRows {
         let overlapping = table.buckets.iter().filter(|bucket| bucket.groups().overlaps(groups));
         TableRows {
-            blobs,
+            blobs: checkpoint.blobs().clone(),
+            held: checkpoint.held().clone(),
             schema: table.table_schema(),
             identity: table.identity_columns(),
             key: table.key_columns(),
@@ -143,7 +147,7 @@ impl TableRows {
         let schema = file_schema(&self.schema, &self.identity, self.table.multiset, entry.kind);
         let merge = self.merge.as_ref().expect("a bucket is being read");
         Ok(OpenPart {
-            file: CheckedPart::open(self.blobs.as_ref(), &path, entry, &schema)?,
+            file: CheckedPart::open(self.blobs.as_ref(), &self.held, &path, entry, &schema)?,
             path,
             kind: entry.kind,
             first_slot: merge.seen.slots(),
@@ -157,7 +161,10 @@ impl TableRows {
         let mut kept = vec![true; count];
         self.drop_other_groups(merge, rows, &mut kept)?;
         self.drop_seen(merge, rows, &mut kept)?;
-        (0..count).for_each(|row| kept[row] &= !rows.is_gone(row));
+        if let Some(deleted) = &rows.deleted {
+            let kept = kept.iter_mut().zip(deleted.values());
+            kept.for_each(|(kept, is_gone)| *kept &= !is_gone);
+        }
         if let (Care::Thorough, Some(weights)) = (self.care, &rows.weights) {
             let is_bad = |row: usize| kept[row] && weights.value(row) <= 0;
             if (0..count).any(is_bad) {
@@ -199,19 +206,26 @@ impl TableRows {
             .map(|column| rows.columns[*column].clone())
             .collect();
         let view = RowStore::view(0..identity.len(), &identity);
-        for (row, hash) in hash_rows(&identity, kept.len()).into_iter().enumerate() {
+        let hashes = hash_rows(&identity, kept.len());
+        if !is_remembered {
+            let mut found = Vec::new();
+            merge.seen.find_all(&merge.index, &hashes, &view, &mut found);
+            let kept = kept.iter_mut().zip(found);
+            kept.for_each(|(kept, slot)| *kept &= slot == NO_SLOT);
+            return Ok(());
+        }
+        for (row, hash) in hashes.into_iter().enumerate() {
             let (seen, index) = (&mut merge.seen, &mut merge.index);
             match index.find(hash, |slot| seen.equals(slot, &view, row)) {
                 Some(slot) if slot >= first_slot => {
                     return Err(self.broken(merge, "it names one row twice"));
                 }
                 Some(_) => kept[row] = false,
-                None if is_remembered => {
+                None => {
                     let slot = seen.allocate();
                     seen.write_one(slot, &view, row);
                     index.insert(hash, slot);
                 }
-                None => {}
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ mod conformance;
 mod damage;
 mod faults;
 mod golden;
+mod held;
 pub(in crate::checkpoint) mod life;
 mod lives;
 mod merge;

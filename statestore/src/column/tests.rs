@@ -18,6 +18,21 @@ fn round_trip(array: ArrayRef) {
     side_by_side.grow(array.len() + 2);
     let slots: Vec<u32> = rows.iter().map(|row| row + 1).collect();
     side_by_side.write(&slots, &array, &rows);
+    let mut behind = Column::new(array.data_type());
+    behind.grow(5);
+    behind.write(&[0], &array, &[0]);
+    behind.reserve(1, array.len() * 2);
+    behind.append(1, &array);
+    assert_eq!(behind.slots(), 1 + array.len());
+    behind.append(1 + array.len(), &array.slice(1, array.len() - 1));
+    assert_eq!(&behind.gather(&slots), &array, "whole arrays");
+    let again: Vec<u32> = (slots.len() as u32 + 1..2 * slots.len() as u32).collect();
+    assert_eq!(
+        &behind.gather(&again),
+        &array.slice(1, array.len() - 1),
+        "a part of an array"
+    );
+    assert!(behind.same(0, 1) && behind.same(2, again[0]) && !behind.same(1, 2));
     let part = 1..array.len() as u32;
     let expected = array.slice(1, array.len() - 1);
     assert_eq!(&side_by_side.gather_run(part.start + 1..part.end + 1), &expected);

@@ -77,3 +77,50 @@ fn many_keys_are_found_as_each_of_them_is() {
         assert_eq!(*slot, wanted);
     }
 }
+
+#[test]
+fn runs_of_new_keys_are_found_and_one_that_is_there_is_told() {
+    for (hash, rooms) in [
+        (poor as fn(u64) -> u64, 0),
+        (good, 0),
+        (poor, 500),
+        (good, 500),
+        (good, 2000),
+    ] {
+        let (mut index, keys): (_, Vec<u64>) = (KeyIndex::default(), (0..1000).map(|key| key * 5).collect());
+        let is_same = |a: u32, b: u32| keys[a as usize] == keys[b as usize];
+        index.reserve(rooms);
+        index.insert(hash(keys[0]), 0);
+        for run in [1..2, 2..2, 2..67, 67..1000] {
+            let hashes: Vec<u64> = keys[run.clone()].iter().map(|key| hash(*key)).collect();
+            assert_eq!(index.insert_run(&hashes, run.start as u32, is_same), None);
+            assert_eq!(index.len(), run.end.max(1));
+        }
+        for (slot, key) in keys.iter().enumerate() {
+            let found = index.find(hash(*key), |slot| keys[slot as usize] == *key);
+            assert_eq!(found, Some(slot as u32));
+        }
+        let with_twice: Vec<u64> = keys.iter().copied().chain([7, 35, 8]).collect();
+        let is_same = |a: u32, b: u32| with_twice[a as usize] == with_twice[b as usize];
+        let hashes: Vec<u64> = with_twice[1000..].iter().map(|key| hash(*key)).collect();
+        assert_eq!(index.insert_run(&hashes, 1000, is_same), Some(1001));
+    }
+}
+
+#[test]
+fn room_that_was_made_is_enough_and_no_more_than_that() {
+    for keys in [1usize, 12, 13, 1000, 4097] {
+        let mut index = KeyIndex::default();
+        index.reserve(keys);
+        let bytes = index.memory_bytes();
+        assert!(
+            bytes <= (keys * 8 * 3 / 2).max(ENTRIES_MIN * 8),
+            "{bytes} bytes for {keys} keys"
+        );
+        (0..keys as u32).for_each(|slot| index.insert(good(slot.into()), slot));
+        if keys >= SPARE {
+            index.insert(good(keys as u64), keys as u32);
+        }
+        assert_eq!(index.memory_bytes(), bytes, "it grew on the way to {keys} keys");
+    }
+}

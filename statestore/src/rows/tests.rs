@@ -38,3 +38,20 @@ fn some_rows_of_a_view_are_found_by_their_numbers() {
     store.find_some(&index, &[2, 0], &RowStore::view([0], [&column]), &[2, 0], &mut found);
     assert_eq!(found, [2, 0]);
 }
+
+#[test]
+fn rows_that_are_appended_stand_behind_all_others_and_slots_go_on_behind_them() {
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None, Some(9)]));
+    let (mut store, _) = store_of(&column);
+    store.release(1);
+    store.reserve(4);
+    assert_eq!(store.append(&[column.clone()], 3), 3);
+    assert_eq!(store.append(&[column.slice(0, 1)], 1), 6);
+    assert_eq!((store.slots(), store.live()), (7, 6));
+    assert_eq!(&store.gather(&[0], &[3, 4, 5])[0], &column);
+    assert!(store.same(&[0], 0, 6) && !store.same(&[0], 0, 5));
+    assert_eq!(store.allocate(), 1);
+    assert_eq!(store.allocate(), 7);
+    store.write(&[1, 7], &[column.slice(0, 1)], &[0, 0]);
+    assert!(store.same(&[0], 1, 7));
+}

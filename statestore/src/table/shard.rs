@@ -5,6 +5,8 @@
 //! come and go. The slot has the newest version; what it was before is copied aside (`past`) when it changes. A row that
 //! was deleted leaves its slot dead until the last of its past is dropped.
 
+mod load;
+
 use super::gone::Gone;
 use super::past::{NONE, Past};
 use super::secondary::Secondary;
@@ -348,11 +350,7 @@ impl Shard {
 
     /// Applies the deletions, or the insertions, among `rows` of the changes.
     pub(super) fn apply(&mut self, batch: &Batch<'_>, rows: Range<usize>, deletions: bool) -> Result<()> {
-        let most = self.rows.slots().max(self.past.rows().slots()) as usize + rows.len();
-        if most >= PLACES_MAX {
-            let text = format!("table `{}` has too many rows in one shard: {most}", batch.table.name);
-            return Err(Error::bug(text));
-        }
+        self.check_room(&batch.table.name, rows.len())?;
         let weights = batch.changes.weights();
         let is_chosen = |row: &usize| {
             let weight = weights.get(*row);
@@ -366,6 +364,17 @@ impl Shard {
             self.delete(batch, &rows, &found)
         } else {
             self.insert(batch, &rows, found)
+        }
+    }
+
+    /// Whether there are numbers for so many rows more.
+    fn check_room(&self, table: &str, rows: usize) -> Result<()> {
+        let most = self.rows.slots().max(self.past.rows().slots()) as usize + rows;
+        match most < PLACES_MAX {
+            true => Ok(()),
+            false => Err(Error::bug(format!(
+                "table `{table}` has too many rows in one shard: {most}"
+            ))),
         }
     }
 

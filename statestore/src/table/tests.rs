@@ -5,6 +5,8 @@ use arrow::array::{AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use std::collections::BTreeMap;
 
+mod load;
+
 fn table(unique: bool, shards: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
     let columns = Arc::new(Schema::new(vec![
         Field::new("key", DataType::Utf8, true),

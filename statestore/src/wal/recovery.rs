@@ -25,6 +25,19 @@ pub struct Cut {
     pub bytes: u64,
 }
 
+/// Bytes between two waypoints of a segment, at least.
+const WAYPOINT_BYTES: u64 = 1 << 20;
+
+/// Where a record begins, so that what is before it can be left out without being read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waypoint {
+    /// Sequence number of the record; of the next one where a clean close was marked here.
+    pub sequence: u64,
+    /// Sequence number of the first record of its segment.
+    pub segment: u64,
+    pub offset: u64,
+}
+
 /// The whole log, checked.
 pub(super) struct Survey {
     pub identity: Identity,
@@ -35,6 +48,8 @@ pub(super) struct Survey {
     /// Whether the log ends in a mark of a clean close.
     pub marked: bool,
     pub cut: Option<Cut>,
+    /// Ascending.
+    pub waypoints: Vec<Waypoint>,
     /// Whether `log.json` has to be written.
     unnamed: bool,
     /// Files to remove: never put in place, or left by an interrupted removal.
@@ -71,6 +86,7 @@ pub(super) fn survey(folder: &Path) -> Result<Survey> {
         next: identity.start,
         marked: false,
         cut: None,
+        waypoints: Vec::new(),
         unnamed,
         leftovers,
     };
@@ -114,7 +130,16 @@ impl Survey {
         }
         let mut reader = Reader::open(segment, Some(self.identity.id))?;
         self.marked = false;
+        let mut next_waypoint = HEADER as u64 + WAYPOINT_BYTES;
         loop {
+            if reader.offset() >= next_waypoint {
+                next_waypoint = reader.offset() + WAYPOINT_BYTES;
+                self.waypoints.push(Waypoint {
+                    sequence: self.next,
+                    segment: segment.first,
+                    offset: reader.offset(),
+                });
+            }
             match reader.step(self.next)? {
                 Step::End => return Ok(()),
                 Step::Frame(head) => {

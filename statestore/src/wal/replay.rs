@@ -6,7 +6,7 @@ use super::fault;
 use super::frame::{Head, Purpose};
 use super::identity::LogId;
 use super::record::{self, Record};
-use super::recovery::{Cut, Survey};
+use super::recovery::{Cut, Survey, Waypoint};
 use super::segment::{Reader, Segment, Step};
 use crate::{Epoch, Result};
 
@@ -20,6 +20,9 @@ pub struct Replay {
     reader: Option<Reader>,
     log: LogId,
     next: u64,
+    /// The first record that is wanted.
+    from: u64,
+    waypoints: Vec<Waypoint>,
     cut: Option<Cut>,
 }
 
@@ -29,6 +32,7 @@ impl Replay {
             identity,
             segments,
             cut,
+            waypoints,
             ..
         } = survey;
         Replay {
@@ -36,8 +40,32 @@ impl Replay {
             reader: None,
             log: identity.id,
             next: identity.start,
+            from: identity.start,
+            waypoints,
             cut,
         }
+    }
+
+    /// Leaves out the records before one, which were checked when the log was opened: they are not read again, but for a few.
+    pub fn starting_at(mut self, sequence: u64) -> Replay {
+        self.from = self.from.max(sequence);
+        while self.segments.get(1).is_some_and(|second| second.first <= self.from) {
+            self.segments.pop_front();
+        }
+        if let Some(first) = self.segments.front() {
+            self.next = self.next.max(first.first);
+        }
+        self
+    }
+
+    fn open(&mut self, segment: &Segment) -> Result<Reader> {
+        let mut reader = Reader::open(segment, Some(self.log))?;
+        let reached = |waypoint: &&Waypoint| waypoint.segment == segment.first && waypoint.sequence <= self.from;
+        if let Some(waypoint) = self.waypoints.iter().rfind(reached) {
+            reader.go_to(waypoint.offset)?;
+            self.next = waypoint.sequence;
+        }
+        Ok(reader)
     }
 
     /// The sequence number of the next record to come.
@@ -56,13 +84,14 @@ impl Replay {
                 let Some(segment) = self.segments.pop_front() else {
                     return Ok(None);
                 };
-                self.reader = Some(Reader::open(&segment, Some(self.log))?);
+                self.reader = Some(self.open(&segment)?);
                 continue;
             };
             let offset = reader.offset();
             match reader.step(self.next)? {
                 Step::End => self.reader = None,
                 Step::Frame(head) if head.purpose == Purpose::Mark => {}
+                Step::Frame(_) if self.next < self.from => self.next += 1,
                 Step::Frame(head) => {
                     let record = decode(reader, offset, head)?;
                     self.next += 1;

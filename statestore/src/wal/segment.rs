@@ -4,7 +4,7 @@
 //! number (`u64`), CRC-32 of these (`u32`), little-endian. Frames follow without gaps.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::fault;
@@ -141,6 +141,14 @@ impl Reader {
         self.offset
     }
 
+    /// Goes to a place where a frame starts.
+    pub(super) fn go_to(&mut self, offset: u64) -> Result<()> {
+        let failed = |error| fault::io("read", &self.segment.path, error);
+        self.file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        self.offset = offset;
+        Ok(())
+    }
+
     /// The body of the frame that [`Reader::step`] returned last.
     pub(super) fn body(&self) -> &[u8] {
         self.frame.get(HEAD..).unwrap_or_default()
@@ -219,7 +227,6 @@ impl Reader {
     }
 
     fn rest(&self) -> io::Result<Vec<u8>> {
-        use std::io::{Seek, SeekFrom};
         let mut file = File::open(&self.segment.path)?;
         file.seek(SeekFrom::Start(self.offset))?;
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-"""Figures of state on disk: `checkpoint_bytes`, `checkpoint_time`, `restart`, `checkpoint_ingest`, `checkpoint_lookups`, `export`."""
+"""Figures of state on disk: `checkpoint_bytes`, `checkpoint_time`, `checkpoint_ingest`, `checkpoint_lookups`, `export`."""
 import contextlib
 import json
 import resource
@@ -42,19 +42,8 @@ def checkpoint(server, db):
     return time.perf_counter() - start, newest(server)["bytes_new"]
 
 
-def started(server, key, wanted):
-    """Seconds from the start of the process to a lookup's right answer."""
-    server.kill()
-    start = time.perf_counter()
-    server.start()
-    answer = server.get(f"/api/v1/queryable_state/v?key={key}").json()
-    if answer["value"]["n"] != wanted:
-        raise SystemExit(f"restart: the lookup of {key} says {answer}")
-    return time.perf_counter() - start
-
-
 def checkpoints(a):
-    with Server(workers=2, args=("--checkpoint-interval", "0s"), ready_timeout=600) as server:
+    with Server(workers=2, args=("--checkpoint-interval", "0s")) as server:
         with server.connect() as db:
             fill(db, a.ckpt_groups)
             full = checkpoint(server, db)
@@ -62,14 +51,10 @@ def checkpoints(a):
             for part in range(a.reps):
                 db.execute(f"UPDATE t SET k = k + {a.ckpt_groups} WHERE id % 100 = {part}")
                 added.append(checkpoint(server, db))
-        gigabytes = newest(server)["bytes"] / 1e9
-        key = a.ckpt_groups - a.ckpt_groups % 100 + a.reps - 100
-        starts = [started(server, key, 1) for _ in range(min(a.reps, 3))]
     took, size = (statistics.median(values) for values in zip(*added))
     more = {"groups": a.ckpt_groups, "changed": "1%", "runs": a.reps}
     return [figure("checkpoint_bytes", size / full[1], full_mb=round(full[1] / 1e6, 1), next_mb=round(size / 1e6, 2), **more),
-            figure("checkpoint_time", took / full[0], full_s=round(full[0], 2), next_s=round(took, 3), **more),
-            figure("restart", statistics.median(starts) / gigabytes, groups=a.ckpt_groups, start_s=middle(starts), gb=round(gigabytes, 3), runs=len(starts))]
+            figure("checkpoint_time", took / full[0], full_s=round(full[0], 2), next_s=round(took, 3), **more)]
 
 
 def updated(interval, a):

@@ -16,13 +16,13 @@ REACH = {
     "first_row": ("at most", 40, "ms", "the README's first example, from process start to the first row"),
     "idle_rss": ("at most", 60, "MB", "resident memory of a server that was just started"),
     "freshness": ("at most", 50, "ms, p99", "HTTP append until the row's group is seen in a lookup, while other rows are appended"),
+    "restart": ("at most", 2, "s per GB of checkpoint", "start behind `kill -9` until a lookup answers rightly: a table, and COUNT and SUM of it by key"),
     "idle_views": ("at most", 1, "% of a core", "CPU of idle views"),
     "idle_views_rss": ("at most", 500, "MB", "resident memory of the server with those views"),
     "checkpoint_bytes": ("at most", 0.05, "x a full one", "bytes of a checkpoint after one row in a hundred has changed"),
     "checkpoint_time": ("at most", 0.05, "x a full one", "seconds of the same"),
     "checkpoint_ingest": ("at least", 0.9, "x without", "updates of every row below a view, a checkpoint each second"),
     "checkpoint_lookups": ("at most", 2, "x without, p99", "HTTP point lookups while one checkpoint is taken after the other"),
-    "restart": ("at most", 2, "s per GB", "from the start of the process to the first right lookup, of a checkpoint"),
     "export": ("at least", 0.7, "x pyarrow's rows per CPU second", "`cenote state export` of a checkpoint's view to Parquet, against pyarrow writing the same columns from memory"),
 }
 

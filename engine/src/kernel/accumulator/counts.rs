@@ -47,6 +47,13 @@ impl Counts {
         }
     }
 
+    /// Makes room for them to grow to `slots` without being moved.
+    pub(super) fn reserve(&mut self, slots: usize) {
+        if let Some(counts) = &mut self.0 {
+            super::reserve(counts, slots);
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |counts| counts.capacity() * 8)
     }

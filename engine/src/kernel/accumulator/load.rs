@@ -8,6 +8,22 @@ use arrow::datatypes::Decimal128Type;
 use cenote_statestore::{ExactFloatSum, Result};
 
 impl Accumulator {
+    /// Makes room for the state of groups below `slots`, where it is the same for each.
+    pub(in super::super) fn reserve(&mut self, slots: usize) {
+        match &mut self.state {
+            State::Count(counts) => counts.reserve(slots),
+            State::Exact { sums, counts, .. } => {
+                sums.reserve(slots);
+                counts.reserve(slots);
+            }
+            State::Float { sums, counts } => {
+                super::reserve(sums, slots);
+                counts.reserve(slots);
+            }
+            State::Spread(_) | State::Extreme { .. } | State::Elements => {}
+        }
+    }
+
     /// Takes the state of groups from its columns of the groups' table ([`Accumulator::state_columns`]).
     ///
     /// # Arguments

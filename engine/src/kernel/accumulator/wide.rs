@@ -80,6 +80,11 @@ impl WideSums {
     /// # Arguments
     /// - `beyond`: as [`WideSums::beyond`] gave them, for the groups whose sum is NULL; `None`: there are none.
     pub(super) fn load(&mut self, groups: &[u32], sums: &Decimal128Array, beyond: Option<&BinaryArray>) -> Result<()> {
+        if sums.null_count() == 0 {
+            let sums = groups.iter().zip(sums.values());
+            sums.for_each(|(group, sum)| self.low[*group as usize] = *sum);
+            return Ok(());
+        }
         for (row, (group, sum)) in groups.iter().zip(sums).enumerate() {
             let low = &mut self.low[*group as usize];
             if let Some(sum) = sum {
@@ -103,6 +108,10 @@ impl WideSums {
 
     pub(super) fn grow(&mut self, slots: usize) {
         super::grow(&mut self.low, slots);
+    }
+
+    pub(super) fn reserve(&mut self, slots: usize) {
+        super::reserve(&mut self.low, slots);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

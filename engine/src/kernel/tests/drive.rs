@@ -182,6 +182,7 @@ impl<K: Kernel> Drive<K> {
         let mut again = (self.make)();
         for table in 0..self.tables.len() {
             for rows in self.kernel.read(table, None).unwrap() {
+                again.reserve(table, rows.num_rows());
                 again.load(table, &rows.slice(0, 0)).unwrap();
                 for from in (0..rows.num_rows()).step_by(3) {
                     let few = rows.slice(from, 3.min(rows.num_rows() - from));

@@ -364,3 +364,52 @@ fn log_cost() {
     assert_eq!(replay.filter(|record| record.is_ok()).count(), 100_250);
     println!("replay: {:.2} GB/s", bytes / 1e9 / start.elapsed().as_secs_f64());
 }
+
+#[test]
+fn records_before_the_one_to_start_at_are_left_out() {
+    for segment_bytes in [0, 3_000, 64 << 20] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), segment_bytes, &[1, 4, 30]);
+        for first in [0, 1, 2, 15, 29, 30, 31, 100] {
+            let (log, replay) = Log::open(folder.path(), options(segment_bytes)).unwrap();
+            let replay = replay.starting_at(first);
+            let wanted: Vec<Record> = (first.max(1)..30).map(record).collect();
+            assert_eq!(replay.collect::<Result<Vec<_>>>().unwrap(), wanted, "from {first}");
+            // A mark of a clean close is no record.
+            log.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn records_before_the_one_to_start_at_are_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut log, _) = Log::open(folder.path(), options(16 << 20)).unwrap();
+    // Two segments: the second begins with record 41.
+    for number in 1..=80 {
+        log.append(&long_record(number, 400 << 10)).unwrap();
+    }
+    log.sync().unwrap();
+    drop(log);
+    let names = segment_names(folder.path());
+    assert_eq!(names.len(), 2);
+    let first_of_second: u64 = names[1].trim_end_matches(".wal").parse().unwrap();
+    for from in [20, first_of_second + 20] {
+        let (_log, replay) = Log::open(folder.path(), options(16 << 20)).unwrap();
+        // What is read again is checked again: here it would fail.
+        let name = folder.path().join(&names[usize::from(from > first_of_second)]);
+        let before = std::fs::read(&name).unwrap();
+        let mut damaged = before.clone();
+        let end = frame_ends(&before)[15];
+        damaged[HEADER + HEAD..end].fill(0);
+        std::fs::write(&name, &damaged).unwrap();
+        let left: Vec<Record> = replay.starting_at(from).collect::<Result<_>>().unwrap();
+        assert_eq!(
+            left,
+            (from..=80)
+                .map(|number| long_record(number, 400 << 10))
+                .collect::<Vec<_>>()
+        );
+        std::fs::write(&name, &before).unwrap();
+    }
+}
