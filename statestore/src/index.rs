@@ -25,8 +25,11 @@ const EMPTY: u64 = u64::MAX;
 /// Entries of the smallest array.
 const ENTRIES_MIN: usize = 16;
 
-/// One more in so many keys finds room that was made for all of them.
+/// One more in so many finds room that was made for all of them.
 const SPARE: usize = 16;
+
+/// Ranges that homes are ordered by, as bits of a hash.
+const RANGE_BITS: u32 = 11;
 
 /// Rows looked for at once, so that their memory accesses overlap.
 const BLOCK: usize = 64;
@@ -131,17 +134,14 @@ impl KeyIndex {
     /// A slot whose key was there already, if there is one: the index is of no use any more then.
     pub fn insert_run(&mut self, hashes: &[u64], first: u32, is_same: impl Fn(u32, u32) -> bool) -> Option<u32> {
         self.make_room(hashes.len());
-        let mut slot = first;
-        for block in hashes.chunks(BLOCK) {
-            let homes = block
-                .iter()
-                .map(|hash| self.entries[home_of(*hash, self.entries.len())]);
+        for block in by_home(hashes, first).chunks(BLOCK) {
+            let length = self.entries.len();
+            let homes = block.iter().map(|entry| self.entries[home_of(entry >> 32, length)]);
             black_box(homes.fold(0, |sum, home| sum ^ home));
-            for hash in block {
-                if !put_new(&mut self.entries, entry_of(*hash, slot), &is_same) {
-                    return Some(slot);
+            for entry in block {
+                if !put_new(&mut self.entries, *entry, &is_same) {
+                    return Some(*entry as u32);
                 }
-                slot += 1;
             }
         }
         self.keys += hashes.len();
@@ -150,7 +150,7 @@ impl KeyIndex {
 
     /// Makes room for so many keys more, and some: the array is as large as they need at once, and does not grow on their way.
     pub fn reserve(&mut self, keys: usize) {
-        let entries = entries_for(self.keys + keys + keys / SPARE);
+        let entries = entries_for(self.keys + with_spare(keys));
         if entries > self.entries.len() {
             self.resize(entries);
         }
@@ -240,6 +240,28 @@ impl KeyIndex {
 #[inline(always)]
 fn after(position: usize, entries: usize) -> usize {
     if position + 1 == entries { 0 } else { position + 1 }
+}
+
+/// For how many to make room where so many will come at once, so that those that come then do not move them all.
+pub fn with_spare(count: usize) -> usize {
+    count + count / SPARE
+}
+
+/// Entries for the slots from `first` on, as their homes lie, nearly: those of a page are put one after the other.
+fn by_home(hashes: &[u64], first: u32) -> Vec<u64> {
+    let range_of = |hash: u64| (hash as u32 >> (32 - RANGE_BITS)) as usize;
+    let mut starts = [0u32; (1 << RANGE_BITS) + 1];
+    hashes.iter().for_each(|hash| starts[range_of(*hash) + 1] += 1);
+    for range in 1..starts.len() {
+        starts[range] += starts[range - 1];
+    }
+    let mut entries = vec![EMPTY; hashes.len()];
+    for (hash, slot) in hashes.iter().zip(first..) {
+        let place = &mut starts[range_of(*hash)];
+        entries[*place as usize] = entry_of(*hash, slot);
+        *place += 1;
+    }
+    entries
 }
 
 /// The smallest array that takes so many keys.

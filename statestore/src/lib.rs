@@ -33,7 +33,7 @@ pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
 pub use float_sum::ExactFloatSum;
 pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
-pub use index::{KeyIndex, NO_SLOT};
+pub use index::{KeyIndex, NO_SLOT, with_spare};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};
 pub use rows::{RowStore, RowView, room_for};

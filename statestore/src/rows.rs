@@ -5,6 +5,7 @@
 
 use crate::KeyIndex;
 use crate::column::{ArrayView, Column, Stored};
+use crate::index::with_spare;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use std::ops::Range;
@@ -67,7 +68,7 @@ impl RowStore {
 
     /// Makes room for rows to be appended, so that nothing is moved while they come, and for some more.
     pub fn reserve(&mut self, rows: usize) {
-        let (first, rows) = (self.slots as usize, room_for(rows));
+        let (first, rows) = (self.slots as usize, with_spare(rows));
         self.columns.iter_mut().for_each(|column| column.reserve(first, rows));
     }
 

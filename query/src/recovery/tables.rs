@@ -42,7 +42,10 @@ impl StartPoint {
             let name = &sink.progress.schema().name;
             unfilled.push(self.unfilled(sink.definition.progress, STATE_SCHEMA, name, tables)?);
         }
-        self.filling = Some(tokio::task::spawn_blocking(move || fill_all(unfilled)));
+        let checkpoint = self.checkpoint.clone();
+        // The files of views that no worker has come to by then are checked ahead of them.
+        let fill = move || fill_all(unfilled).and_then(|()| checkpoint.check_unread());
+        self.filling = Some(tokio::task::spawn_blocking(fill));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use super::held::HeldFiles;
 use super::identity::CheckpointId;
 use super::manifest::{self, KeyGroups, Manifest, TableEntry};
 use super::owner::owner_in;
+use super::part::check_part;
 use super::read::{Care, TableRows, check_bytes, check_length};
 use super::verify::{Verified, verify};
 use super::{OWNER, document, fault};
@@ -247,13 +248,14 @@ impl Checkpoint {
         verify(self)
     }
 
-    /// Checks what reading its tables has not: the files that nobody has come to since it was opened.
+    /// Checks what reading its tables has not: the files that nobody has come to since it was opened. Who reads them then finds them
+    /// checked.
     ///
     /// # Errors
     /// `Corrupt`: a file is missing or damaged, also one that a reader found so; names it.
     pub fn check_unread(&self) -> Result<()> {
         let mut unread = self.manifest.parts().filter(|part| !self.held.was_whole(&part.path));
-        unread.try_for_each(|part| check_bytes(self.blobs.as_ref(), part))
+        unread.try_for_each(|part| check_part(self.blobs.as_ref(), &self.held, part))
     }
 
     pub(super) fn blobs(&self) -> &Arc<dyn Blobs> {

@@ -224,7 +224,7 @@ impl CheckedPart {
         entry: &PartEntry,
         schema: &SchemaRef,
     ) -> Result<CheckedPart> {
-        let file = held.get(&entry.path, || WholeFile::check(blobs, path, entry))?;
+        let file = checked(blobs, held, path, entry)?;
         let (length, mut pieces) = (file.length(), Pieces::new(file));
         let unreadable = |error: ArrowError| undecodable(blobs, path, &error);
         let trailer = within(length.checked_sub(TRAILER), length).map_err(unreadable)?;
@@ -269,6 +269,18 @@ impl CheckedPart {
             }
         }
     }
+}
+
+/// Checks a file, unless it was checked before.
+pub(super) fn check_part(blobs: &dyn Blobs, held: &HeldFiles, entry: &PartEntry) -> Result<()> {
+    let path = entry
+        .blob()
+        .ok_or_else(|| Error::bug(format!("`{}` was not checked", entry.path)))?;
+    checked(blobs, held, &path, entry).map(drop)
+}
+
+fn checked(blobs: &dyn Blobs, held: &HeldFiles, path: &BlobPath, entry: &PartEntry) -> Result<Arc<WholeFile>> {
+    held.get(&entry.path, || WholeFile::check(blobs, path, entry))
 }
 
 fn undecodable(blobs: &dyn Blobs, path: &BlobPath, error: &ArrowError) -> Error {

@@ -8,7 +8,7 @@
 //! # Not here
 //! What the bytes mean (`part`); who else reads them (`held`).
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{document, fault, part};
 use crate::Result;
 
 /// Bytes of a piece: what is near to the processor when its checksum is taken.
-const PIECE_BYTES: u64 = 256 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A file of so many bytes is kept in memory as a whole.
 const SHORT_BYTES: u64 = 1 << 20;
@@ -88,10 +88,18 @@ impl WholeFile {
 /// # Returns
 /// Whether there was one.
 fn next_piece(blobs: &dyn Blobs, path: &BlobPath, bytes: &mut impl Read, piece: &mut Vec<u8>) -> Result<bool> {
-    piece.clear();
-    let read = bytes.take(PIECE_BYTES).read_to_end(piece);
-    let failed = |cause| fault::io("read", &blobs.describe(Some(path)), cause);
-    Ok(read.map_err(failed)? > 0)
+    piece.resize(PIECE_BYTES, 0);
+    let mut filled = 0;
+    while filled < piece.len() {
+        match bytes.read(&mut piece[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => return Err(fault::io("read", &blobs.describe(Some(path)), cause)),
+        }
+    }
+    piece.truncate(filled);
+    Ok(filled > 0)
 }
 
 /// Goes on with the last bytes of what is read.
@@ -146,8 +154,8 @@ impl Pieces {
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
             let at = range.start + taken.len() as u64;
-            self.go_to(blobs, path, at / PIECE_BYTES)?;
-            let here = &self.piece[(at % PIECE_BYTES) as usize..];
+            self.go_to(blobs, path, at / PIECE_BYTES as u64)?;
+            let here = &self.piece[(at % PIECE_BYTES as u64) as usize..];
             taken.extend_from_slice(&here[..here.len().min(count - taken.len())]);
         }
         Ok(Buffer::from_vec(taken))

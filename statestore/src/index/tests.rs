@@ -91,7 +91,7 @@ fn runs_of_new_keys_are_found_and_one_that_is_there_is_told() {
         let is_same = |a: u32, b: u32| keys[a as usize] == keys[b as usize];
         index.reserve(rooms);
         index.insert(hash(keys[0]), 0);
-        for run in [1..2, 2..2, 2..67, 67..1000] {
+        for run in [1..2, 2..2, 2..67, 67..500, 500..1000] {
             let hashes: Vec<u64> = keys[run.clone()].iter().map(|key| hash(*key)).collect();
             assert_eq!(index.insert_run(&hashes, run.start as u32, is_same), None);
             assert_eq!(index.len(), run.end.max(1));

@@ -6,14 +6,14 @@
 use super::super::load::{StateColumns, unfit};
 use super::AggregateKernel;
 use arrow::array::{ArrayRef, RecordBatch};
-use cenote_statestore::{Result, hash_rows, room_for};
+use cenote_statestore::{Result, hash_rows, with_spare};
 
 impl AggregateKernel {
     /// Makes room for groups to be loaded.
     pub(super) fn reserve_groups(&mut self, groups: usize) {
         self.keys.reserve(groups);
         self.index.reserve(groups);
-        let slots = room_for(self.keys.slots() as usize + groups);
+        let slots = self.keys.slots() as usize + with_spare(groups);
         self.group_rows
             .reserve_exact(slots.saturating_sub(self.group_rows.len()));
         self.accumulators

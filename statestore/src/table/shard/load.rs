@@ -5,6 +5,7 @@
 
 use super::super::past::NONE;
 use super::Shard;
+use crate::index::with_spare;
 use crate::{Changes, Epoch, Error, Result, Weights};
 
 impl Shard {
@@ -12,6 +13,7 @@ impl Shard {
     pub(in crate::table) fn reserve(&mut self, rows: usize) {
         self.rows.reserve(rows);
         self.index.reserve(rows);
+        let rows = with_spare(rows);
         self.created.reserve_exact(rows);
         self.previous.reserve_exact(rows);
         if self.multiset {
