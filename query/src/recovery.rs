@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// A materialized view that a change of the catalog has made.
 enum Redone {
     /// One that the engine starts with the record.
-    Started(PreparedView),
+    Started(Box<PreparedView>),
     /// One that has another's place with the record.
     Replaced(Arc<MaterializedView>),
 }
@@ -296,7 +296,7 @@ impl Database {
             under_way.push_back(self.engine().again(logged).await?);
             if let Some(redone) = redone {
                 let view = match redone {
-                    Redone::Started(prepared) => self.started_view(prepared, epoch, epoch.previous()),
+                    Redone::Started(prepared) => self.started_view(*prepared, epoch, epoch.previous()),
                     Redone::Replaced(view) => view,
                 };
                 self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
@@ -351,7 +351,7 @@ impl Database {
                         let settings = self.view_settings();
                         let (new, prepared) = self.prepare_view(definition, plan, Origin::Inputs, settings)?;
                         logged.create_view = Some(new);
-                        return Ok(Some(Redone::Started(prepared)));
+                        return Ok(Some(Redone::Started(Box::new(prepared))));
                     }
                     Err(failed) => {
                         let view = self.failed_view(definition, failed)?;

@@ -45,7 +45,7 @@ fn rows_that_are_appended_stand_behind_all_others_and_slots_go_on_behind_them() 
     let (mut store, _) = store_of(&column);
     store.release(1);
     store.reserve(4);
-    assert_eq!(store.append(&[column.clone()], 3), 3);
+    assert_eq!(store.append(std::slice::from_ref(&column), 3), 3);
     assert_eq!(store.append(&[column.slice(0, 1)], 1), 6);
     assert_eq!((store.slots(), store.live()), (7, 6));
     assert_eq!(&store.gather(&[0], &[3, 4, 5])[0], &column);

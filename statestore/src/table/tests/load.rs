@@ -88,9 +88,12 @@ fn what_was_before_the_rows_that_were_loaded_is_expired() {
     );
 }
 
+/// A key, a value and a weight.
+type Given<'a> = (&'a str, i64, i64);
+
 #[test]
 fn a_row_that_comes_twice_or_less_than_once_is_refused() {
-    let cases: [(bool, &[(&str, i64, i64)]); 6] = [
+    let cases: [(bool, &[Given<'_>]); 6] = [
         (true, &[("a", 1, 1), ("b", 1, 1), ("a", 2, 1)]),
         (true, &[("a", 1, 2)]),
         (true, &[("a", 1, 0)]),
