@@ -42,7 +42,8 @@ def checkpoint(server, db):
     return time.perf_counter() - start, newest(server)["bytes_new"]
 
 
-def checkpoints(a):
+def checkpoint_bytes(a):
+    """And `checkpoint_time`."""
     with Server(workers=2, args=("--checkpoint-interval", "0s")) as server:
         with server.connect() as db:
             fill(db, a.ckpt_groups)
@@ -129,7 +130,7 @@ def export(a):
         def exported(form, out):
             subprocess.run([binary(), "state", "export", "--from", source, "--table", "v", "--format", form, "--out", out], check=True, capture_output=True)
         exported("arrow", arrow)
-        table = pyarrow.ipc.open_file(arrow).read_all()
+        table = pyarrow.ipc.open_stream(arrow).read_all()
         runs = []
         for _ in range(a.reps):
             Path(ours).unlink(missing_ok=True)
