@@ -128,71 +128,64 @@ def write_manifest(root, manifest):
     (root / manifest["id"] / "manifest.json").write_text(text.replace("0" * 16, checksum, 1))
 
 
-def test_a_full_disk_is_told_and_the_next_checkpoint_is_good_when_there_is_room(fresh, tmp_path):
-    """Checkpoints on a disk of their own, which is full for a while; the log is elsewhere."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode != 0:
+@pytest.fixture
+def disk(tmp_path):
+    """A folder that is a disk of its own, of two megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True).returncode != 0:
         pytest.skip("only root makes small disks")
-    try:
-        server = fresh(workers=2, args=["--checkpoint-url", f"file://{disk}/ckpt", "--checkpoint-interval", "0s"])
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_told_and_the_next_checkpoint_is_good_when_there_is_room(disk, fresh):
+    """Checkpoints on a disk of their own, which is full for a while; the log is elsewhere."""
+    server = fresh(workers=2, args=["--checkpoint-url", f"file://{disk}/ckpt", "--checkpoint-interval", "0s"])
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (id INT PRIMARY KEY, filler TEXT)")
+        db.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, max(id) AS last FROM t")
+        db.execute("INSERT INTO t VALUES (0, 'first')")
+        db.execute("CHECKPOINT")
+        first = newest(disk / "ckpt")
+        db.execute("INSERT INTO t SELECT x, repeat(md5(x::text), 32) FROM generate_series(1, 4000) AS s(x)")
+        for _ in range(2):
+            with pytest.raises(Exception, match="No space left on device"):
+                db.execute("CHECKPOINT")
+            # It goes on, and what was there is whole.
+            assert server.get("/readyz").status == 503
+            assert db.execute("SELECT n FROM v").fetchall() == [(4001,)]
+            assert newest(disk / "ckpt") == first
+            assert cenote("verify", disk / "ckpt").returncode == 0
+        db.execute("DELETE FROM t WHERE id > 100")
+        assert db.execute("CHECKPOINT") and server.get("/readyz").status == 200
+        assert cenote("verify", disk / "ckpt").returncode == 0
+        left = {path.parent.parent.name for path in (disk / "ckpt").glob("*/*/*.arrow")}
+        assert left <= {path.parent.name for path in (disk / "ckpt").glob("*/manifest.json")}, "nothing is left of what failed"
+    server.kill()
+    server.start()
+    assert server.sql("SELECT n FROM v") == [(101,)]
+
+
+def test_a_log_that_finds_no_room_acknowledges_nothing_and_loses_nothing(disk):
+    """The log cannot go on behind a failed write: the server ends, and what was acknowledged is there when there is room again."""
+    with Server(data_dir=disk / "data", args=["--checkpoint-interval", "0s"]) as server:
+        acknowledged = 0
         with server.connect() as db:
             db.execute("CREATE TABLE t (id INT PRIMARY KEY, filler TEXT)")
-            db.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, max(id) AS last FROM t")
-            db.execute("INSERT INTO t VALUES (0, 'first')")
-            db.execute("CHECKPOINT")
-            first = newest(disk / "ckpt")
-            db.execute("INSERT INTO t SELECT x, repeat(md5(x::text), 32) FROM generate_series(1, 4000) AS s(x)")
-            for _ in range(2):
-                with pytest.raises(Exception, match="No space left on device"):
-                    db.execute("CHECKPOINT")
-                # It goes on, and what was there is whole.
-                assert server.get("/readyz").status == 503
-                assert db.execute("SELECT n FROM v").fetchall() == [(4001,)]
-                assert newest(disk / "ckpt") == first
-                assert cenote("verify", disk / "ckpt").returncode == 0
-            db.execute("DELETE FROM t WHERE id > 100")
-            assert db.execute("CHECKPOINT") and server.get("/readyz").status == 200
-            assert cenote("verify", disk / "ckpt").returncode == 0
-            left = {path.parent.parent.name for path in (disk / "ckpt").glob("*/*/*.arrow")}
-            assert left <= {path.parent.name for path in (disk / "ckpt").glob("*/manifest.json")}, "nothing is left of what failed"
+            try:
+                for part in range(200):
+                    db.execute(f"INSERT INTO t SELECT x, repeat(md5(x::text), 8) FROM generate_series({part * 100}, {part * 100 + 99}) AS s(x)")
+                    acknowledged += 100
+            except Exception as error:
+                told = str(error)
+        assert 0 < acknowledged < 20_000, told
         server.kill()
+        assert "No space left on device" in server.log_text() + told
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        server.log.clear()
         server.start()
-        assert server.sql("SELECT n FROM v") == [(101,)]
-    finally:
-        if "server" in locals():
-            server.kill()
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-def test_a_log_that_finds_no_room_acknowledges_nothing_and_loses_nothing(tmp_path):
-    """The log cannot go on behind a failed write: the server ends, and what was acknowledged is there when there is room again."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("only root makes small disks")
-    try:
-        with Server(data_dir=disk / "data", args=["--checkpoint-interval", "0s"]) as server:
-            acknowledged = 0
-            with server.connect() as db:
-                db.execute("CREATE TABLE t (id INT PRIMARY KEY, filler TEXT)")
-                try:
-                    for part in range(200):
-                        db.execute(f"INSERT INTO t SELECT x, repeat(md5(x::text), 8) FROM generate_series({part * 100}, {part * 100 + 99}) AS s(x)")
-                        acknowledged += 100
-                except Exception as error:
-                    told = str(error)
-            assert 0 < acknowledged < 20_000, told
-            server.kill()
-            assert "No space left on device" in server.log_text() + told
-            subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-            server.log.clear()
-            server.start()
-            rows = server.sql("SELECT count(*), max(id) FROM t")[0]
-            assert rows in [(acknowledged, acknowledged - 1), (acknowledged + 100, acknowledged + 99)], (rows, acknowledged)
-            server.sql("INSERT INTO t VALUES (-1, 'again')")
-            server.sql("CHECKPOINT")
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+        rows = server.sql("SELECT count(*), max(id) FROM t")[0]
+        assert rows in [(acknowledged, acknowledged - 1), (acknowledged + 100, acknowledged + 99)], (rows, acknowledged)
+        server.sql("INSERT INTO t VALUES (-1, 'again')")
+        server.sql("CHECKPOINT")

@@ -237,10 +237,11 @@ impl Database {
             ..Commit::default()
         };
         let epoch = self.engine().commit(commit).await?;
-        self.engine().wait_visible(epoch).await?;
         let id = new.id;
+        // At once: a view that ended is not current any more.
         catalog.insert(Object::MaterializedView(Arc::new(replacement.placed(&beside, new))));
         self.set_catalog(catalog);
+        self.engine().wait_visible(epoch).await?;
         self.start_sources_read(id)?;
         Ok(true)
     }

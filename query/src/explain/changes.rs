@@ -31,11 +31,8 @@ impl Database {
         let plan = self.view_plan(&definition).await?;
         let old = match catalog.get(&definition.name) {
             Some(Object::MaterializedView(old)) if create.or_replace => old.clone(),
-            Some(_) => {
+            _ => {
                 catalog.check_free(&definition.name)?;
-                return Ok(Vec::new());
-            }
-            None => {
                 let title = format!("create materialized view {}", definition.name);
                 let all = Kept::nothing(&plan);
                 return Ok([vec![title], made(&catalog, &plan, &all, &Sizes::new())].concat());
