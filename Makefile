@@ -15,11 +15,13 @@ demo: build        ## build it and show the main job on real input
 
 build:             ## the binary
 	@command -v cargo >/dev/null || { echo "missing: Rust (cargo), version 1.95 or later"; exit 1; }
+	@tests/setup --build
 	cargo build --release --workspace --bins
 
 test: unit e2e cases oracle fuzz   ## every test that passes today
 
 unit:              ## tests in Rust
+	@tests/setup --build
 	cargo test --release --workspace --no-fail-fast $(ARGS)
 
 e2e: build         ## tests with real clients

@@ -480,6 +480,7 @@ impl Committer {
             replays,
             state,
             replaces,
+            spill,
         } = view;
         let before = match replaces {
             Some(_) => Some(self.retention.pin(inputs_at)?),
@@ -500,6 +501,7 @@ impl Committer {
             replays,
             replaces,
             before,
+            spill,
         }))
     }
 

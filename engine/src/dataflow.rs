@@ -16,13 +16,14 @@ mod map;
 mod publish;
 
 use crate::keep::Kept;
-use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel};
+use crate::kernel::{AggregateKernel, JoinKernel, Kernel, SpillKernel, TopNKernel};
 use crate::meters::{OperatorMeter, ViewMeters};
 use crate::packet::{HashDistributor, Packet};
 use crate::plan::{CollectionId, Node};
 use crate::row_errors::{first_of, is_overflow, too_long};
 use crate::status::ViewStatus;
 use crate::worker::CreateView;
+use cenote_statestore::spill::Spill;
 use cenote_statestore::{Changes, Epoch, Error, Result, hash_rows, shard_of};
 pub(crate) use publish::Publish;
 use std::cell::{Cell, RefCell};
@@ -105,6 +106,8 @@ struct Site<'scope> {
     keeps_errors: bool,
     /// The state of another view that it goes on with.
     kept: Kept,
+    /// Where state may go when memory is short.
+    spill: Option<Spill>,
 }
 
 /// A stream, and the columns that its rows are distributed by; `None`: they are on the right worker.
@@ -139,6 +142,7 @@ pub(crate) fn build<'scope>(scope: Scope<'scope, u64>, request: &CreateView) -> 
             .as_ref()
             .map(|replaces| replaces.kept.clone())
             .unwrap_or_default(),
+        spill: request.spill.clone(),
     };
     // A row's deletion must meet its insertion, whichever workers they come from.
     let identity = plan.table.identity();
@@ -207,6 +211,7 @@ impl<'scope> Site<'scope> {
         node: &Node,
     ) -> Result<PacketStream<'scope>> {
         let rows = |node: usize| streams.rows[node].clone();
+        let whole = node;
         let (inputs, kernel): (_, SharedKernel) = match node {
             Node::Input { collection, .. } => return Ok(self.input(built, id, Some(*collection))),
             Node::Constant { rows } => {
@@ -224,17 +229,20 @@ impl<'scope> Site<'scope> {
             }
             Node::Aggregate(node) => {
                 let owner = shard_of(hash_rows(&[], 1)[0], self.scope.peers());
-                let kernel = AggregateKernel::new(node, owner == self.scope.index());
-                (vec![(rows(node.input), Some(node.keys.clone()))], shared(kernel))
+                let (of, gives) = (node.clone(), owner == self.scope.index());
+                let kernel = self.kernel(whole, move || Ok(AggregateKernel::new(&of, gives)))?;
+                (vec![(rows(node.input), Some(node.keys.clone()))], kernel)
             }
             Node::Join(node) => {
                 let left = (rows(node.left), Some(node.left_keys.clone()));
                 let right = (rows(node.right), Some(node.right_keys.clone()));
-                (vec![left, right], shared(JoinKernel::new(node)))
+                let of = node.clone();
+                (vec![left, right], self.kernel(whole, move || Ok(JoinKernel::new(&of)))?)
             }
             Node::TopN(node) => {
                 let inputs = vec![(rows(node.input), Some(node.partition.clone()))];
-                (inputs, shared(TopNKernel::new(node)?))
+                let of = node.clone();
+                (inputs, self.kernel(whole, move || TopNKernel::new(&of))?)
             }
         };
         built.kernels.insert(id, kernel.clone());
@@ -250,6 +258,22 @@ impl<'scope> Site<'scope> {
         let (made, errors) = self.stateful(operator, node.is_fallible() && self.keeps_errors);
         streams.errors.extend(errors);
         Ok(made)
+    }
+
+    /// A stateful operator, whose state may leave memory if the view's may and it has keys.
+    fn kernel<K: Kernel + 'static>(
+        &self,
+        node: &Node,
+        make: impl Fn() -> Result<K> + 'static,
+    ) -> Result<SharedKernel> {
+        let tables = node.state_tables();
+        match &self.spill {
+            Some(spill) if tables.iter().all(|table| !table.key.is_empty()) => {
+                let make = Box::new(move || Ok(Box::new(make()?) as Box<dyn Kernel>));
+                Ok(shared(SpillKernel::new(make, tables, node.key_columns(), spill)?))
+            }
+            _ => Ok(shared(make()?)),
+        }
     }
 
     fn input(&self, built: &mut BuiltView, node: usize, collection: Option<CollectionId>) -> PacketStream<'scope> {

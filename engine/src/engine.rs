@@ -4,7 +4,8 @@ use crate::committer::{
     Commit, Committer, Filling, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing,
     SourcePermit, Switch, Tables, ddl_of,
 };
-use crate::kernel::StateChanges;
+use crate::kernel::{LaterRows, StateChanges};
+use crate::memory::MemoryGuard;
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::replay::{self, ReplayFeed, ReplayInput};
@@ -35,6 +36,8 @@ pub struct EngineConfig {
     pub log_dir: Option<PathBuf>,
     /// What stays readable.
     pub retention: RetentionRule,
+    /// Bytes of memory for the process, beyond which rows are refused.
+    pub memory_limit: Option<usize>,
 }
 
 /// A read of one state table.
@@ -68,10 +71,12 @@ pub enum StateRows {
 }
 
 /// What a read of a state table found.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct StateFound {
     /// The rows, and what went where changes were asked for.
     pub rows: StateChanges,
+    /// The rows where they are a base.
+    pub base: Vec<LaterRows>,
     /// How many rows the table has.
     pub size: u64,
 }
@@ -92,6 +97,7 @@ pub struct Engine {
     retention: Arc<Retention>,
     workers: usize,
     first_worker: WorkerPort,
+    memory: Arc<MemoryGuard>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -291,6 +297,7 @@ impl Recovered {
             retention: self.retention,
             workers,
             first_worker,
+            memory: Arc::new(MemoryGuard::new(self.config.memory_limit)),
             threads: Mutex::new(threads),
         })
     }
@@ -330,6 +337,9 @@ impl Engine {
     /// # Errors
     /// `Conflict`: a key is there already, or a row was changed since it was read. Nothing was changed.
     pub async fn commit(&self, commit: Commit) -> Result<Epoch> {
+        if commit.adds_rows() {
+            self.memory.check()?;
+        }
         let (reply, answer) = oneshot::channel();
         self.send_from_task(Request::Commit { commit, reply }).await?;
         answer.await.map_err(|_| stopped())?
@@ -411,6 +421,7 @@ impl Engine {
                 let of_worker = received.recv().await.ok_or_else(stopped)??;
                 found.rows.there.extend(of_worker.rows.there);
                 found.rows.gone.extend(of_worker.rows.gone);
+                found.base.extend(of_worker.base);
                 found.size += of_worker.size;
             }
             results.push(found);
@@ -451,6 +462,7 @@ impl Engine {
             free,
             places,
             failure: Arc::default(),
+            memory: self.memory.clone(),
         }
     }
 
@@ -476,14 +488,16 @@ pub struct SourceFeed {
     free: Sender<()>,
     places: Receiver<()>,
     failure: Arc<OnceLock<Error>>,
+    memory: Arc<MemoryGuard>,
 }
 
 impl SourceFeed {
-    /// Hands over a commit; blocks while too many of this source wait.
+    /// Hands over a commit; blocks while too many of this source wait, or for some time while memory is short.
     ///
     /// # Errors
-    /// An earlier commit of this source was refused, or the engine has stopped.
+    /// An earlier commit of this source was refused, the process is over its memory limit, or the engine has stopped.
     pub fn send(&self, commit: Commit) -> Result<()> {
+        self.memory.wait()?;
         self.places.recv().map_err(|_| stopped())?;
         if let Some(error) = self.failure.get() {
             return Err(error.clone());

@@ -17,6 +17,7 @@ mod aggregate;
 mod changed;
 mod join;
 mod load;
+mod spill;
 mod spread;
 mod top_n;
 mod values;
@@ -24,10 +25,14 @@ mod values;
 pub use aggregate::AggregateKernel;
 pub use changed::{StateChanges, state_identity};
 pub use join::JoinKernel;
+pub use spill::SpillKernel;
 pub use top_n::TopNKernel;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::{Changes, Epoch, Error, Result};
+
+/// Rows that are read when they are needed.
+pub type LaterRows = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 /// An incremental operator with state.
 pub trait Kernel {
@@ -75,11 +80,17 @@ pub trait Kernel {
     /// - `keys`: only rows of these keys (values of the table's key columns); `None`: everything.
     fn read(&self, table: usize, keys: Option<&[ArrayRef]>) -> Result<Vec<RecordBatch>>;
 
+    /// Reads all of one of its state tables as it is now, between epochs, perhaps while it goes on.
+    fn read_later(&mut self, table: usize) -> Result<LaterRows> {
+        Ok(Box::new(self.read(table, None)?.into_iter().map(Ok)))
+    }
+
     /// Makes room for rows of one of its state tables that it will be given ([`Kernel::load`]).
     fn reserve(&mut self, _table: usize, _rows: usize) {}
 
     /// Takes rows of one of its state tables, as [`Kernel::read`] gave them, in place of the changes that made them: for a new
-    /// kernel, before its first epoch. Nothing comes of them.
+    /// kernel, before its first epoch; later only if it has nothing of their keys yet, and is given all rows of these before
+    /// anything else. Nothing comes of them, and they have not changed.
     ///
     /// # Arguments
     /// - `table`: number of the table. Tables come in their order, each in any number of batches, at least one.

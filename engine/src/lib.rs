@@ -14,6 +14,7 @@ pub mod elements;
 mod engine;
 mod keep;
 pub mod kernel;
+mod memory;
 mod meters;
 #[cfg(test)]
 #[path = "../tests/engine/models.rs"]

@@ -505,6 +505,16 @@ impl Node {
         tables.join("; ")
     }
 
+    /// For each of its inputs, the columns that make the key of its state.
+    pub(crate) fn key_columns(&self) -> Vec<Vec<usize>> {
+        match self {
+            Node::Aggregate(node) => vec![node.keys.clone()],
+            Node::Join(node) => vec![node.left_keys.clone(), node.right_keys.clone()],
+            Node::TopN(node) => vec![node.partition.clone()],
+            _ => Vec::new(),
+        }
+    }
+
     /// The node's state tables: names and typed columns, in the order in which the running operator numbers them.
     pub fn state_tables(&self) -> Vec<TableSchema> {
         match self {

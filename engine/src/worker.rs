@@ -22,6 +22,7 @@ use crate::progress::Progress;
 use crate::replay::ReplayInput;
 use crate::restore::{Share, ViewState};
 use crate::status::ViewStatus;
+use cenote_statestore::spill::Spill;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Pin, Result, VersionedTable};
 use crossbeam_channel::{Receiver, Sender};
 use replace::Replacements;
@@ -104,6 +105,8 @@ pub(crate) struct CreateView {
     pub(crate) replaces: Option<Replaces>,
     /// That view at `inputs_at`.
     pub(crate) before: Option<Pin>,
+    /// Where its operators' state may go.
+    pub(crate) spill: Option<Spill>,
 }
 
 /// A view that takes another one's place.

@@ -16,6 +16,7 @@ use crate::constraints::{Checks, Constraints};
 use crate::database::Points;
 use crate::parse::Parsed;
 use crate::relations::named_relations;
+use crate::state_backend::StateBackend;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::port::Options;
@@ -109,6 +110,9 @@ pub struct TableDefinition {
     pub is_source: bool,
     /// Collection of its offsets, if it has a connector.
     pub offsets: Option<CollectionId>,
+    /// Where its rows are kept, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_backend: Option<StateBackend>,
 }
 
 /// An index as declared.
@@ -150,6 +154,9 @@ pub struct ViewDefinition {
     pub columns: Vec<String>,
     /// Whether it is materialized.
     pub materialized: bool,
+    /// Where its state is kept, if it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_backend: Option<StateBackend>,
     /// What its query names.
     #[serde(skip)]
     pub(crate) named: Named,

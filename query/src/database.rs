@@ -14,7 +14,7 @@ mod together;
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
 pub use named::{readable_name, schema_and_name};
-pub(crate) use open::{HISTORY_BYTES, new_table};
+pub(crate) use open::{HISTORY_BYTES, new_table, spilling};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;
@@ -28,6 +28,7 @@ use crate::outcome::BatchStream;
 use crate::session::Session;
 use crate::sink::Sinks;
 use crate::source::{Replays, Sources};
+use crate::state_backend::{StateBackend, StateBackends};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cenote_engine::Engine;
@@ -72,6 +73,13 @@ pub struct DatabaseConfig {
     pub answers: Answers,
     /// Memory that one ad-hoc query may use, in bytes.
     pub query_memory_bytes: usize,
+    /// Where the state of tables and views is kept that say nothing else.
+    pub state_backend: StateBackend,
+    /// Memory for the process, in bytes, beyond which rows are refused; state that may leave memory does so before. `None`: what the
+    /// machine has.
+    pub memory_limit: Option<usize>,
+    /// Memory for state that may leave it, in bytes; `None`: a part of the limit.
+    pub state_memory: Option<usize>,
 }
 
 impl DatabaseConfig {
@@ -221,6 +229,7 @@ pub struct Database {
     replays: Replays,
     checkpointer: Checkpointer,
     sinks: Sinks,
+    backends: StateBackends,
 }
 
 impl Database {
@@ -248,6 +257,10 @@ impl Database {
 
     pub(crate) fn config(&self) -> &DatabaseConfig {
         &self.config
+    }
+
+    pub(crate) fn state_backends(&self) -> &StateBackends {
+        &self.backends
     }
 
     pub(crate) fn attached_cell(&self) -> &std::sync::OnceLock<Attached> {

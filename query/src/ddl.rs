@@ -17,6 +17,7 @@ use crate::constraints::Declared;
 use crate::database::Database;
 use crate::error::{from_datafusion, near, unsupported};
 use crate::names::{folded, public_name};
+use crate::state_backend::{STATE_BACKEND, StateBackend};
 use cenote_engine::Commit;
 use cenote_engine::port::Options;
 use cenote_statestore::{Error, ErrorKind, Result};
@@ -59,12 +60,7 @@ impl Database {
         let definition = table_definition(create, text, is_source, &mut catalog)?;
         catalog.check_free(&definition.name)?;
         self.check_defaults(&definition)?;
-        let transient = self.config().transient_tables;
-        let table = Arc::new(crate::database::new_table(
-            definition,
-            self.engine().retention(),
-            transient,
-        )?);
+        let table = Arc::new(crate::database::new_table(definition, &self.table_home())?);
         table.checks(self).await?;
         if table.definition.connector.is_some() {
             // Options and columns are checked before anything is made.
@@ -135,7 +131,8 @@ fn table_definition(
     }
     let key = key_positions(declared.primary_key(), &mut columns)?;
     refuse_keys(&key, &columns)?;
-    let options = options_of(&create.table_options)?;
+    let mut options = options_of(&create.table_options)?;
+    let state_backend = take_state_backend(&mut options)?;
     let connector = (!options.is_empty()).then_some(options);
     check_connector(&name, is_source, &connector)?;
     if connector.is_some() {
@@ -157,6 +154,7 @@ fn table_definition(
         connector,
         is_source,
         offsets,
+        state_backend,
     })
 }
 
@@ -292,6 +290,12 @@ fn duplicate_column(name: &str) -> Error {
         format!("column \"{name}\" specified more than once"),
     )
     .sqlstate("42701")
+}
+
+/// The state backend among options.
+fn take_state_backend(options: &mut Options) -> Result<Option<StateBackend>> {
+    let name = options.remove(STATE_BACKEND);
+    name.map(|name| name.to_lowercase().parse()).transpose()
 }
 
 /// The options of a WITH clause as texts, names in lower case.

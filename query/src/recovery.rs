@@ -333,8 +333,7 @@ impl Database {
     async fn redo(self: &Arc<Self>, text: &str, logged: &mut Logged) -> Result<Option<Redone>> {
         match crate::ddl::decode(text.as_bytes())? {
             DdlRecord::CreateTable(definition) => {
-                let transient = self.config().transient_tables;
-                let table = Arc::new(new_table(definition, self.engine().retention(), transient)?);
+                let table = Arc::new(new_table(definition, &self.table_home())?);
                 logged.create_tables = table.collections();
                 self.change_catalog(|catalog| {
                     table.definition.offsets.into_iter().for_each(|id| catalog.reserve(id));

@@ -14,6 +14,7 @@ use arrow::datatypes::{
 use xxhash_rust::xxh3::xxh3_64;
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const OTHER_SEED: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const NULL: u64 = 0x6b79_d0a1_44f1_7d3b;
 
 #[inline(always)]
@@ -72,7 +73,19 @@ fn each_bytes<'a>(hashes: &mut [u64], values: impl Iterator<Item = Option<&'a [u
 /// # Panics
 /// If a column's type is not storable (callers check types when they plan).
 pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Vec<u64> {
-    let mut hashes = vec![SEED; rows];
+    hashes_from(SEED, columns, rows)
+}
+
+/// Hashes that have nothing to do with those of [`hash_rows`]: two rows that differ and agree in both are not to be expected.
+///
+/// # Panics
+/// As [`hash_rows`].
+pub fn other_hashes(columns: &[ArrayRef], rows: usize) -> Vec<u64> {
+    hashes_from(OTHER_SEED, columns, rows)
+}
+
+fn hashes_from(seed: u64, columns: &[ArrayRef], rows: usize) -> Vec<u64> {
+    let mut hashes = vec![seed; rows];
     for column in columns {
         hash_column(&mut hashes, column);
     }

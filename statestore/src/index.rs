@@ -231,6 +231,32 @@ impl KeyIndex {
             .map(|entry| *entry as u32)
     }
 
+    /// The slots whose keys' hashes have a lower half of at least `from` and less than `until` (`None`: any), with that half.
+    pub fn in_range(&self, from: u32, until: Option<u32>) -> Vec<(u32, u32)> {
+        let length = self.entries.len();
+        let mut found = Vec::new();
+        if length == 0 {
+            return found;
+        }
+        let end = until.map_or(length, |until| home_of(until as u64, length) + 1);
+        let start = home_of(from as u64, length);
+        // What has no room at its home stands behind it, at the worst from the array's beginning on.
+        for place in start..start + length {
+            let entry = self.entries[place % length];
+            if entry == EMPTY {
+                if place + 1 >= end {
+                    break;
+                }
+                continue;
+            }
+            let half = (entry >> 32) as u32;
+            if half >= from && until.is_none_or(|until| half < until) {
+                found.push((half, entry as u32));
+            }
+        }
+        found
+    }
+
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * 8

@@ -23,6 +23,7 @@ mod moments;
 mod natural;
 mod retention;
 mod rows;
+pub mod spill;
 mod table;
 pub mod wal;
 
@@ -32,7 +33,7 @@ pub use digest::Digest;
 pub use epoch::Epoch;
 pub use error::{Error, ErrorKind, Result};
 pub use float_sum::ExactFloatSum;
-pub use hash::{KEY_GROUPS, hash_rows, key_group, shard_of};
+pub use hash::{KEY_GROUPS, hash_rows, key_group, other_hashes, shard_of};
 pub use index::{KeyIndex, NO_SLOT, with_spare};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};

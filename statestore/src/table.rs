@@ -20,6 +20,7 @@
 //! Timestamped versions and snapshot reads as in multi-version concurrency control: Bernstein, Goodman,
 //! "Multiversion Concurrency Control", TODS 1983.
 
+mod cold;
 mod delta;
 mod follow;
 mod gone;
@@ -160,7 +161,7 @@ impl VersionedTable {
         }
         self.apply_rows(shard, epoch, changes)?;
         self.finish_apply(shard, epoch, changes);
-        Ok(())
+        self.let_go(shard)
     }
 
     /// Says that a shard, which is empty, begins at an epoch: what was before cannot be read or followed.
@@ -180,7 +181,8 @@ impl VersionedTable {
     /// `Bug`: a second row of an identity, or one that is there less than once. The table is of no use any more.
     pub fn load(&self, shard: usize, epoch: Epoch, rows: &Changes) -> Result<()> {
         let hashes = hash_rows(&self.identities(rows), rows.len());
-        self.shards[shard].write().load(&self.schema.name, epoch, rows, &hashes)
+        self.shards[shard].write().load(&self.schema.name, epoch, rows, &hashes)?;
+        self.let_go(shard)
     }
 
     /// The columns of rows' identities.
@@ -200,6 +202,7 @@ impl VersionedTable {
             view: &view,
             hashes: &hashes,
         };
+        self.admit(shard, &keys, &hashes)?;
         let passes: &[bool] = if changes.weights().is_insertion() {
             &[false]
         } else {
@@ -251,15 +254,23 @@ impl VersionedTable {
             }
             let shard = shard.read();
             shard.check(pin.epoch())?;
-            let mut places = Vec::new();
+            let (mut places, mut others) = (Vec::new(), Vec::new());
             for (row, hash) in hashes.iter().enumerate().filter(|(_, hash)| is_here(hash)) {
-                if let Some(place) = shard.find(*hash, &view, row, pin.epoch()) {
-                    places.push(place);
-                    key_of_row.push(row);
+                match shard.find(*hash, &view, row, pin.epoch()) {
+                    Some(place) => {
+                        places.push(place);
+                        key_of_row.push(row);
+                    }
+                    None => others.push(row),
                 }
             }
             if !places.is_empty() {
                 parts.push(shard.gather_rows(&places)?);
+            }
+            let identity = self.schema.identity();
+            if let Some(found) = cold::find(&shard, &identity, keys, &hashes, &others, pin.epoch())? {
+                parts.push(found.rows);
+                key_of_row.extend(found.key_of_row);
             }
         }
         let rows = concat_batches(&self.schema.columns, &parts)?;
@@ -268,22 +279,27 @@ impl VersionedTable {
 
     /// For each row, whether its identity has a version that is live now, and the epoch that was created in: what
     /// a writer needs to detect conflicts. Only for the single writer of a table with one shard.
-    pub fn newest(&self, keys: &[ArrayRef]) -> Vec<Option<Epoch>> {
+    ///
+    /// # Errors
+    /// `Unavailable`: rows that have left memory cannot be read.
+    pub fn newest(&self, keys: &[ArrayRef]) -> Result<Vec<Option<Epoch>>> {
         let count = keys.first().map_or(0, |key| key.len());
         let hashes = hash_rows(keys, count);
+        self.admit(0, keys, &hashes)?;
         let view = RowStore::view(self.schema.identity(), keys);
         let shard = self.shards[0].read();
-        hashes
-            .iter()
-            .enumerate()
-            .map(|(row, hash)| shard.newest(*hash, &view, row))
-            .collect()
+        let newest = hashes.iter().enumerate();
+        Ok(newest.map(|(row, hash)| shard.newest(*hash, &view, row)).collect())
     }
 
     /// Whole rows of identities that are live now: `None` where there is none. For the writer of a table with one shard.
-    pub fn newest_rows(&self, keys: &[ArrayRef]) -> Lookup {
+    ///
+    /// # Errors
+    /// As [`VersionedTable::newest`].
+    pub fn newest_rows(&self, keys: &[ArrayRef]) -> Result<Lookup> {
         let count = keys.first().map_or(0, |key| key.len());
         let hashes = hash_rows(keys, count);
+        self.admit(0, keys, &hashes)?;
         let view = RowStore::view(self.schema.identity(), keys);
         let shard = self.shards[0].read();
         let (mut slots, mut key_of_row) = (Vec::new(), Vec::new());
@@ -293,10 +309,10 @@ impl VersionedTable {
                 key_of_row.push(row);
             }
         }
-        Lookup {
+        Ok(Lookup {
             rows: shard.newest_rows(&slots),
             key_of_row,
-        }
+        })
     }
 
     /// The net changes of each epoch in `(after, through]`, ascending, of all shards.

@@ -7,6 +7,7 @@ use crate::replay::ReplayInput;
 use crate::restore::ViewState;
 use crate::status::ViewStatus;
 use arrow::array::RecordBatch;
+use cenote_statestore::spill::Spill;
 use cenote_statestore::{Epoch, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub struct NewView {
     pub state: Option<ViewState>,
     /// A running view whose state it goes on with.
     pub replaces: Option<Replaces>,
+    /// Where its operators' state may go when memory is short; `None`: it stays in memory.
+    pub spill: Option<Spill>,
 }
 
 /// When the rows of a source's batch are sealed, so that they can be read.
@@ -121,6 +124,13 @@ pub enum Sealing {
 }
 
 impl Commit {
+    /// Whether it leaves more rows than there were.
+    pub(crate) fn adds_rows(&self) -> bool {
+        let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        let mut writes = self.writes.iter();
+        writes.any(|write| !write.truncate && rows(&write.inserts) > rows(&write.deletes))
+    }
+
     /// Whether it changes nothing: who sends it waits for what was committed or handed over before it.
     pub(super) fn is_barrier(&self) -> bool {
         self.writes.is_empty()

@@ -55,7 +55,7 @@ impl RowKey {
     /// The rows that have these values now: for the writer of the table.
     pub(crate) fn newest(&self, table: &VersionedTable, values: &[ArrayRef]) -> Result<Lookup> {
         match self.unique {
-            None => Ok(table.newest_rows(values)),
+            None => table.newest_rows(values),
             Some(key) => table.newest_unique(key, values),
         }
     }

@@ -223,7 +223,10 @@ impl Tables {
             };
             let stored = table.table.schema().columns.clone();
             let empty = || RecordBatch::new_empty(stored.clone());
-            let deletes = keys.map_or_else(empty, |keys| table.table.newest_rows(keys.columns()).rows);
+            let deletes = match keys {
+                Some(keys) => table.table.newest_rows(keys.columns())?.rows,
+                None => empty(),
+            };
             let inserts = table.stored_rows(&[inserts.cloned().unwrap_or_else(empty)])?;
             writes.push(CheckedWrite {
                 table: write.table,
@@ -298,7 +301,7 @@ impl Table {
         if deletes.num_rows() == 0 {
             return Ok(());
         }
-        let newest = self.table.newest(&self.key_columns(deletes));
+        let newest = self.table.newest(&self.key_columns(deletes))?;
         match newest
             .iter()
             .all(|created| created.is_some_and(|created| created <= read_at))
@@ -336,7 +339,7 @@ impl Table {
         let rows = converter.convert_columns(&keys)?;
         let gone = converter.convert_columns(&self.key_columns(&deletes))?;
         let gone: HashSet<&[u8]> = gone.iter().map(|row| row.data()).collect();
-        let there = self.table.newest_rows(&keys);
+        let there = self.table.newest_rows(&keys)?;
         let stored: HashMap<usize, u32> = there
             .key_of_row
             .iter()

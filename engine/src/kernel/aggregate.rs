@@ -416,7 +416,9 @@ impl Kernel for AggregateKernel {
 
     fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
         // A global aggregate's result over no rows is where it was.
-        self.dirty.clear();
+        if self.key_columns.is_empty() {
+            self.dirty.clear();
+        }
         match table {
             0 => self.load_groups(rows),
             values => self.load_values(values, rows),

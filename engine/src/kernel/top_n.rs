@@ -214,7 +214,10 @@ impl Kernel for TopNKernel {
     fn load(&mut self, _table: usize, rows: &RecordBatch) -> Result<()> {
         let changes = counted_rows(rows, &self.table.columns, &self.node.input_schema)?;
         let (_, rows) = self.encode(&changes)?;
-        (0..changes.len()).try_for_each(|row| self.add(bytes_of(&rows, row), changes.weights().get(row)))
+        let changed = self.changed.take();
+        let added = (0..changes.len()).try_for_each(|row| self.add(bytes_of(&rows, row), changes.weights().get(row)));
+        self.changed = changed;
+        added
     }
 
     fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {

@@ -480,6 +480,7 @@ impl View {
                 there,
                 gone: Vec::new(),
             };
+            let mut base = Vec::new();
             let rows = match &peek.rows {
                 StateRows::All => there(kernel.read(table, None)?),
                 StateRows::Columns(columns) => {
@@ -495,12 +496,13 @@ impl View {
                 StateRows::OfKeys(keys) => there(kernel.read(table, Some(keys))?),
                 StateRows::Base => {
                     kernel.note_changes(table);
-                    there(kernel.read(table, None)?)
+                    base.push(kernel.read_later(table)?);
+                    StateChanges::default()
                 }
                 StateRows::Changed => kernel.take_changes(table)?,
             };
             let size = kernel.size(table).0;
-            Ok(StateFound { rows, size })
+            Ok(StateFound { rows, base, size })
         })
     }
 

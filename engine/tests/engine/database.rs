@@ -44,6 +44,7 @@ pub fn config(workers: usize, log_dir: Option<PathBuf>) -> EngineConfig {
             epochs: 1 << 40,
             time: Duration::ZERO,
         },
+        memory_limit: None,
     }
 }
 

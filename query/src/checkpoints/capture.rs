@@ -13,7 +13,7 @@ use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::database::{Database, StateTable};
 use arrow::array::RecordBatch;
 use cenote_engine::StateRows;
-use cenote_engine::kernel::{StateChanges, state_identity};
+use cenote_engine::kernel::{LaterRows, StateChanges, state_identity};
 use cenote_engine::plan::CollectionId;
 use cenote_statestore::checkpoint::{
     KeyGroups, Kind, Manifest, PartKind, Sealed, Store, TableKind, TableNumber, TableState, Writer,
@@ -78,7 +78,7 @@ enum Contents {
     /// What has changed of a table after an epoch.
     Delta(Arc<VersionedTable>, Epoch, Pin),
     /// An operator's table.
-    Rows(Vec<RecordBatch>),
+    Rows(Vec<LaterRows>),
     /// What has changed of an operator's table, and how many rows it has now.
     Changed(StateChanges, u64),
 }
@@ -190,7 +190,7 @@ impl Database {
         let operators = states.iter().zip(found).map(|(state, found)| Captured {
             contents: match part_of(state) {
                 StateRows::Changed => Contents::Changed(found.rows, found.size),
-                _ => Contents::Rows(found.rows.there),
+                _ => Contents::Rows(found.base),
             },
             state: state.0.clone(),
         });
@@ -274,11 +274,9 @@ impl Captured {
                 )
             }
             Contents::Rows(rows) => {
-                let rows = rows.into_iter().map(Changes::insertions);
-                part(
-                    PartKind::Base,
-                    &mut rows.map(|rows| counted(writer, number, state, &rows)),
-                )
+                let rows = rows.into_iter().flatten();
+                let mut rows = rows.map(|rows| counted(writer, number, state, &Changes::insertions(rows?)));
+                part(PartKind::Base, &mut rows)
             }
             Contents::Delta(table, after, pin) => {
                 writer.count(number, table.count(&pin)?);

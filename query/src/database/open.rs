@@ -10,6 +10,8 @@ use crate::recovery::StartPoint;
 use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
+use crate::state_backend::StateBackends;
+use cenote_statestore::spill::Spill;
 use cenote_statestore::{Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +51,7 @@ impl Database {
                 epochs: config.retain_epochs,
                 time: config.retain_time,
             },
+            memory_limit: config.memory_limit,
         };
         let mut recovered = Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())])?;
         let checkpointer = Checkpointer::new(config.checkpoint_blobs(), recovered.log_id());
@@ -56,19 +59,24 @@ impl Database {
             Some(first) => apart(|| StartPoint::find(&checkpointer, first, config.allow_older_checkpoint))?,
             None => None,
         };
-        let transient = config.transient_tables;
+        let backends = StateBackends::new(&config);
+        let home = TableHome {
+            retention: &retention,
+            transient: config.transient_tables,
+            backends: &backends,
+        };
         let mut definitions = Definitions::default();
         let later = match &mut start {
             None => {
                 recovered.read(|_, text, tables| {
-                    definitions.take(crate::ddl::decode(text)?, tables, &retention, transient)
+                    definitions.take(crate::ddl::decode(text)?, tables, &home)
                 })?;
                 None
             }
             Some(start) => {
                 let mut tables = recovered.tables();
                 for record in start.take_definitions() {
-                    definitions.take(record, &mut tables, &retention, transient)?;
+                    definitions.take(record, &mut tables, &home)?;
                 }
                 definitions.note(start.last_collection());
                 start.fill(definitions.tables.values(), definitions.sinks.values(), &tables)?;
@@ -90,6 +98,7 @@ impl Database {
             replays: Replays::default(),
             checkpointer,
             sinks: Sinks::default(),
+            backends,
         });
         let rebuilt = database.rebuild(definitions, start.as_mut()).await;
         match &start {
@@ -161,10 +170,37 @@ fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Where tables are made.
+pub(crate) struct TableHome<'a> {
+    pub(crate) retention: &'a Arc<Retention>,
+    /// Whether rows of replayable sources stay there.
+    pub(crate) transient: bool,
+    pub(crate) backends: &'a StateBackends,
+}
+
+impl Database {
+    /// Where new tables are made.
+    pub(crate) fn table_home(&self) -> TableHome<'_> {
+        TableHome {
+            retention: self.engine().retention(),
+            transient: self.config().transient_tables,
+            backends: self.state_backends(),
+        }
+    }
+}
+
+/// A table whose rows may leave memory, if they have where to go.
+pub(crate) fn spilling(table: VersionedTable, spill: Option<&Spill>) -> Result<VersionedTable> {
+    match spill {
+        Some(spill) => table.with_spill(spill),
+        None => Ok(table),
+    }
+}
+
 /// A table with empty contents.
-pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>, transient: bool) -> Result<Table> {
-    let versioned = |schema| VersionedTable::new(schema, 1, true, retention.clone(), HISTORY_BYTES);
-    let only_flows_through = transient && definition.connector.is_some() && definition.primary_key.is_empty();
+pub(crate) fn new_table(definition: TableDefinition, home: &TableHome<'_>) -> Result<Table> {
+    let versioned = |schema| VersionedTable::new(schema, 1, true, home.retention.clone(), HISTORY_BYTES);
+    let only_flows_through = home.transient && definition.connector.is_some() && definition.primary_key.is_empty();
     let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
         columns: definition.visible_columns()?,
@@ -173,7 +209,9 @@ pub(crate) fn new_table(definition: TableDefinition, retention: &Arc<Retention>,
         points: Points::default(),
         versioned: if keeps_rows {
             let (name, unique) = (definition.primary_key_name(), definition.constraints.unique_keys());
-            Some(Arc::new(versioned(definition.stored_schema()?).with_keys(name, unique)))
+            let spill = home.backends.spill(definition.state_backend)?;
+            let rows = spilling(versioned(definition.stored_schema()?), spill.as_ref())?;
+            Some(Arc::new(rows.with_keys(name, unique)))
         } else {
             None
         },
@@ -189,12 +227,11 @@ impl Definitions {
         &mut self,
         record: DdlRecord,
         tables: &mut RecoveredTables<'_>,
-        retention: &Arc<Retention>,
-        transient: bool,
+        home: &TableHome<'_>,
     ) -> Result<()> {
         match record {
             DdlRecord::CreateTable(definition) => {
-                let table = Arc::new(new_table(definition, retention, transient)?);
+                let table = Arc::new(new_table(definition, home)?);
                 self.note(table.definition.id.0);
                 for (id, rows) in table.collections() {
                     self.note(id.0);
@@ -211,7 +248,7 @@ impl Definitions {
                 self.indexes.insert(definition.name.clone(), definition);
             }
             DdlRecord::CreateSink(definition) => {
-                let sink = Arc::new(new_sink(definition, retention));
+                let sink = Arc::new(new_sink(definition, home.retention));
                 self.note(sink.definition.progress.0);
                 tables.add(sink.definition.progress, sink.progress.clone());
                 self.sinks.insert(sink.definition.id.0, sink);

@@ -126,7 +126,7 @@ pub(crate) fn build(definition: IndexDefinition, object: &Object) -> Result<Inde
         .iter()
         .map(|column| object.columns().index_of(column));
     let columns = columns.collect::<std::result::Result<Vec<usize>, _>>()?;
-    let position = table.create_index(columns);
+    let position = table.create_index(columns)?;
     Ok(Index {
         definition,
         table,

@@ -1,8 +1,8 @@
 //! CREATE VIEW and CREATE MATERIALIZED VIEW: planned, logged, started.
 
-use super::{duplicate_column, encode, object_name, options_of};
+use super::{duplicate_column, encode, object_name, options_of, take_state_backend};
 use crate::catalog::{Catalog, DdlRecord, MaterializedView, Named, Object, PlainView, Table, ViewDefinition};
-use crate::database::{Database, Points};
+use crate::database::{Database, Points, spilling};
 use crate::error::{from_datafusion, unsupported};
 use crate::names::{folded, shown_name};
 use crate::session::{Commitment, canceled};
@@ -371,15 +371,17 @@ impl Database {
         let replays = passed.iter().map(|table| table.definition.id).zip(inputs).collect();
         let retention = self.engine().retention().clone();
         let workers = self.engine().workers();
+        let spill = self.state_backends().spill(definition.state_backend)?;
         let table = |schema| {
             let (retention, history) = (retention.clone(), settings.history_bytes);
-            Arc::new(VersionedTable::new(schema, workers, true, retention, history))
+            let table = VersionedTable::new(schema, workers, true, retention, history);
+            spilling(table, spill.as_ref()).map(Arc::new)
         };
         let keeps_errors = settings.on_row_error == OnRowError::Keep;
-        let errors = plan.errors_table().filter(|_| keeps_errors).map(table);
+        let errors = plan.errors_table().filter(|_| keeps_errors).map(table).transpose()?;
         let view = MaterializedView {
             columns: plan.table.columns.clone(),
-            versioned: table(plan.table.clone()),
+            versioned: table(plan.table.clone())?,
             meters: Arc::new(ViewMeters::new(plan.nodes.len())),
             plan: Arc::new(plan),
             errors,
@@ -406,6 +408,7 @@ impl Database {
             replays,
             state,
             replaces,
+            spill,
         };
         let replays = passed.into_iter().zip(feeds).collect();
         Ok((new, PreparedView { view, replays, hold }))
@@ -478,7 +481,11 @@ pub(crate) fn view_definition(create: &CreateView, text: &str, catalog: &mut Cat
         return Err(unsupported(clause));
     }
     let name = object_name(&create.name)?;
-    let options = options_of(&create.options)?;
+    let mut options = options_of(&create.options)?;
+    let state_backend = match create.materialized {
+        true => take_state_backend(&mut options)?,
+        false => None,
+    };
     if let Some(option) = options.keys().next() {
         let message = format!("cannot create view \"{name}\": it takes no option \"{option}\"");
         let error = Error::new(ErrorKind::Invalid, "SQL-0208", message).sqlstate("22023");
@@ -491,6 +498,7 @@ pub(crate) fn view_definition(create: &CreateView, text: &str, catalog: &mut Cat
         query: create.query.to_string(),
         columns: create.columns.iter().map(|column| folded(&column.name)).collect(),
         materialized: create.materialized,
+        state_backend,
         named: Named::default(),
     })
 }

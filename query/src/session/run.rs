@@ -156,6 +156,7 @@ impl Session {
             query: String::new(),
             columns: names,
             materialized: true,
+            state_backend: None,
             named: Named::default(),
         };
         let running = self.database.launch(definition, lowered, None, settings).await?;

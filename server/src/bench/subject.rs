@@ -43,6 +43,9 @@ impl Subject {
             transient_tables: false,
             answers,
             query_memory_bytes: QUERY_MEMORY_BYTES,
+            state_backend: Default::default(),
+            memory_limit: None,
+            state_memory: None,
         })
         .await?;
         feed.feeds(&database);

@@ -219,6 +219,9 @@ fn config(options: &RunOptions, transient_tables: bool) -> Result<DatabaseConfig
             Answers::Final
         },
         query_memory_bytes: usize::try_from(options.query_memory.0).unwrap_or(usize::MAX),
+        state_backend: Default::default(),
+        memory_limit: None,
+        state_memory: None,
     })
 }
 

@@ -7,7 +7,7 @@ use super::place::blobs_at;
 use super::units::{ByteSize, Span};
 use crate::http::Limits;
 use cenote_engine::port::PathPolicy;
-use cenote_query::{Answers, DatabaseConfig};
+use cenote_query::{Answers, DatabaseConfig, StateBackend};
 use cenote_statestore::checkpoint::Blobs;
 use cenote_statestore::{Error, ErrorKind, Result};
 use clap::{Args, Command};
@@ -90,6 +90,15 @@ pub struct ServeOptions {
     /// Memory that one query may use [default: 1GiB]
     #[arg(long, value_name = "SIZE", env = "CENOTE_QUERY_MEMORY")]
     pub query_memory: Option<ByteSize>,
+    /// Where state is kept: `memory`, or `rocksdb` for what memory does not hold [default: memory]
+    #[arg(long, value_name = "BACKEND", env = "CENOTE_STATE_BACKEND", value_parser = clap::value_parser!(StateBackend))]
+    pub state_backend: Option<StateBackend>,
+    /// Memory for the process: state of the backend `rocksdb` leaves memory in time, and writes are refused beyond it [default: no limit]
+    #[arg(long, value_name = "SIZE", env = "CENOTE_MEMORY_LIMIT")]
+    pub memory_limit: Option<ByteSize>,
+    /// Memory for state of the backend `rocksdb`; what is more leaves it [default: 40% of the memory limit, else half of the machine's]
+    #[arg(long, value_name = "SIZE", env = "CENOTE_STATE_MEMORY")]
+    pub state_memory: Option<ByteSize>,
     /// How long a client may take to send a request head or its startup message, and the next bytes of a request's body [default: 30s]
     #[arg(long, value_name = "SPAN", env = "CENOTE_READ_TIMEOUT")]
     pub read_timeout: Option<Span>,
@@ -135,6 +144,9 @@ impl ServeOptions {
             max_statement,
             max_result,
             query_memory,
+            state_backend,
+            memory_limit,
+            state_memory,
             read_timeout,
             write_timeout,
             drain_time,
@@ -254,6 +266,9 @@ impl Settings {
             transient_tables: false,
             answers: Answers::Current,
             query_memory_bytes: bytes(options.query_memory, 1 << 30),
+            state_backend: options.state_backend.unwrap_or_default(),
+            memory_limit: options.memory_limit.map(|limit| bytes(Some(limit), usize::MAX)),
+            state_memory: options.state_memory.map(|limit| bytes(Some(limit), usize::MAX)),
         }
     }
 }

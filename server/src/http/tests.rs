@@ -41,6 +41,9 @@ pub async fn database() -> Arc<Database> {
         transient_tables: false,
         answers: Answers::Current,
         query_memory_bytes: 64 << 20,
+        state_backend: Default::default(),
+        memory_limit: None,
+        state_memory: None,
     };
     Database::open(config).await.unwrap()
 }

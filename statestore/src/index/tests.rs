@@ -124,3 +124,37 @@ fn room_that_was_made_is_enough_and_no_more_than_that() {
         assert_eq!(index.memory_bytes(), bytes, "it grew on the way to {keys} keys");
     }
 }
+
+#[test]
+fn a_range_of_hashes_has_the_slots_that_a_look_at_all_finds() {
+    let mut seed = 11u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        seed >> 7
+    };
+    for keys in [0, 1, 5, 12, 100, 1000] {
+        let mut index = KeyIndex::default();
+        // Many share their last homes, so that some stand at the beginning of the array.
+        let hashes: Vec<u64> = (0..keys)
+            .map(|key| if key % 3 == 0 { u64::from(u32::MAX) - random() % 9 } else { random() })
+            .collect();
+        for (slot, hash) in hashes.iter().enumerate() {
+            index.insert(*hash, slot as u32);
+        }
+        for _ in 0..200 {
+            let (a, b) = (random() as u32, random() as u32);
+            let (from, until) = (a.min(b), (random() % 4 > 0).then_some(a.max(b)));
+            let until = if random() % 5 == 0 { Some(u32::MAX - 3) } else { until };
+            let mut found = index.in_range(from, until);
+            found.sort();
+            let is_in = |half: u32| half >= from && until.is_none_or(|until| half < until);
+            let slots = hashes.iter().enumerate();
+            let mut wanted: Vec<(u32, u32)> = slots
+                .filter(|(_, hash)| is_in(**hash as u32))
+                .map(|(slot, hash)| (*hash as u32, slot as u32))
+                .collect();
+            wanted.sort();
+            assert_eq!(found, wanted, "{from} to {until:?} of {keys}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! # Not here
 //! The changes of each epoch, one after the other ([`VersionedTable::changes`]).
 
-use super::VersionedTable;
+use super::{VersionedTable, cold};
 use crate::{Changes, Epoch, KeyIndex, Pin, Result, RowStore, Weights, hash_rows};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -19,7 +19,10 @@ pub struct Delta {
     after: Epoch,
     pin: Pin,
     shard: usize,
+    /// Where it stands in the shard: a slot, or half of a hash in one that may let rows go.
     slot: u32,
+    /// Whether only what was deleted from such a shard is left.
+    is_at_gone: bool,
 }
 
 /// A piece of a [`Delta`].
@@ -38,7 +41,10 @@ impl VersionedTable {
     /// - `epoch`: nothing of a later one has been applied yet.
     pub fn keep_deletions(&self, epoch: Epoch) {
         for shard in &self.shards {
-            shard.write().gone_mut().keep_from(epoch);
+            let mut shard = shard.write();
+            // Marks that cannot be removed tell of rows that have not changed, which does no harm.
+            let _ = shard.clear_marks();
+            shard.gone_mut().keep_from(epoch);
         }
     }
 
@@ -46,6 +52,7 @@ impl VersionedTable {
     pub fn drop_deletions(&self, epoch: Epoch) {
         for shard in &self.shards {
             shard.write().gone_mut().drop_through(epoch);
+            let _ = shard.read().drop_marks(epoch);
         }
     }
 
@@ -65,6 +72,15 @@ impl VersionedTable {
             loop {
                 let shard = shard.read();
                 shard.check(pin.epoch())?;
+                if shard.may_spill() {
+                    let range = shard.range_at(slot, pin.epoch())?;
+                    rows += range.weights.iter().map(|weight| *weight as u64).sum::<u64>();
+                    match range.next {
+                        Some(half) => slot = half,
+                        None => break,
+                    }
+                    continue;
+                }
                 let end = shard.slots().min(slot + SLOTS_PER_HOLD);
                 rows += shard.count(slot..end, pin.epoch());
                 slot = end;
@@ -87,6 +103,7 @@ impl VersionedTable {
             pin,
             shard: 0,
             slot: 0,
+            is_at_gone: false,
         })
     }
 }
@@ -102,6 +119,23 @@ impl Delta {
         while self.shard < table.shards.len() {
             let shard = table.shards[self.shard].read();
             shard.check(self.pin.epoch())?;
+            if shard.may_spill() && !self.is_at_gone {
+                let range = shard.range_changed(self.slot, self.after, self.pin.epoch())?;
+                match range.next {
+                    Some(half) => self.slot = half,
+                    None => self.is_at_gone = true,
+                }
+                if !range.weights.is_empty() {
+                    return Ok(Some(DeltaRows::There(Changes::new(
+                        range.rows,
+                        Weights::Each(range.weights),
+                    ))));
+                }
+                continue;
+            }
+            if self.is_at_gone {
+                self.slot = shard.slots();
+            }
             let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
             let found = shard.changed(self.slot..end, self.after, self.pin.epoch());
             self.slot = end;
@@ -118,7 +152,7 @@ impl Delta {
             let gone = gone.ok_or_else(|| crate::retention::expired(self.after, self.pin.epoch()))?;
             drop(shard);
             let gone = self.gone_of(self.shard, gone)?;
-            (self.shard, self.slot) = (self.shard + 1, 0);
+            (self.shard, self.slot, self.is_at_gone) = (self.shard + 1, 0, false);
             if gone.num_rows() > 0 {
                 return Ok(Some(DeltaRows::Gone(gone)));
             }
@@ -137,9 +171,17 @@ impl Delta {
         let (stored, view) = (RowStore::view(identity, &keys), RowStore::view(0..keys.len(), &keys));
         let (mut seen, mut index) = (RowStore::new(schema), KeyIndex::default());
         let shard = self.table.shards[number].read();
+        let epoch = self.pin.epoch();
+        let mut is_there: Vec<bool> = (0..keys.first().map_or(0, |key| key.len()))
+            .map(|row| shard.find(hashes[row], &stored, row, epoch).is_some())
+            .collect();
+        let others: Vec<usize> = (0..is_there.len()).filter(|row| !is_there[*row]).collect();
+        let identity = self.table.schema.identity();
+        if let Some(found) = cold::find(&shard, &identity, &keys, &hashes, &others, epoch)? {
+            found.key_of_row.iter().for_each(|row| is_there[*row] = true);
+        }
         let mut is_gone = |row: usize, hash: u64| {
-            if shard.find(hash, &stored, row, self.pin.epoch()).is_some()
-                || index.find(hash, |slot| seen.equals(slot, &view, row)).is_some()
+            if is_there[row] || index.find(hash, |slot| seen.equals(slot, &view, row)).is_some()
             {
                 return false;
             }

@@ -23,6 +23,11 @@ impl Gone {
         };
     }
 
+    /// The epoch after which deletions are kept.
+    pub(super) fn kept_from(&self) -> Option<Epoch> {
+        self.from
+    }
+
     pub(super) fn is_kept(&self) -> bool {
         self.from.is_some()
     }

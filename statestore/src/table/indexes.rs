@@ -44,7 +44,8 @@ impl VersionedTable {
     /// - `key_name`: name of the primary key; `None`: the table's name and `_pkey`.
     pub fn with_keys(mut self, key_name: Option<String>, unique_keys: Vec<UniqueKey>) -> VersionedTable {
         for key in &unique_keys {
-            self.create_index(key.columns.clone());
+            let made = self.create_index(key.columns.clone());
+            made.expect("an empty table has no rows elsewhere");
         }
         self.key_name = key_name;
         self.unique_keys = unique_keys;
@@ -67,7 +68,10 @@ impl VersionedTable {
     ///
     /// # Returns
     /// Its position.
-    pub fn create_index(&self, columns: Vec<usize>) -> usize {
+    ///
+    /// # Errors
+    /// `Unavailable`: rows that have left memory cannot be read: an indexed table has all in memory.
+    pub fn create_index(&self, columns: Vec<usize>) -> Result<usize> {
         let position = {
             let mut indexes = self.indexes.0.write();
             indexes.push(Some(Index {
@@ -77,7 +81,11 @@ impl VersionedTable {
             indexes.len() - 1
         };
         for shard in &self.shards {
-            let slots = shard.write().add_secondary(position, columns.clone());
+            let slots = {
+                let mut shard = shard.write();
+                shard.admit_all()?;
+                shard.add_secondary(position, columns.clone())
+            };
             for start in slots.clone().step_by(WRITE_CHUNK) {
                 let end = slots.end.min(start + WRITE_CHUNK as u32);
                 shard.write().fill_secondary(position, start..end);
@@ -86,7 +94,7 @@ impl VersionedTable {
         if let Some(Some(index)) = self.indexes.0.write().get_mut(position) {
             index.is_whole = true;
         }
-        position
+        Ok(position)
     }
 
     /// Drops an index.

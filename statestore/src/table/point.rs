@@ -1,6 +1,6 @@
 //! Reads of one row where it lies: no pin, no batch, the lock of one shard alone.
 
-use super::VersionedTable;
+use super::{VersionedTable, cold};
 use super::shard::Shard;
 use crate::column::Stored;
 use crate::{Epoch, Result, RowStore, RowView, hash_rows, shard_of};
@@ -42,7 +42,10 @@ impl VersionedTable {
         let view = RowStore::view(self.schema.identity(), key);
         if self.hash_sharded || self.shards.len() == 1 {
             let shard = self.shards[shard_of(hash, self.shards.len())].read();
-            return Ok(find(&shard, hash, &view, epoch)?.map(read));
+            return match find(&shard, hash, &view, epoch)? {
+                None if shard.is_spilled() => self.read_spilled(&shard, key, hash, epoch, read),
+                found => Ok(found.map(read)),
+            };
         }
         for shard in &self.shards {
             let shard = shard.read();
@@ -50,7 +53,31 @@ impl VersionedTable {
                 return Ok(Some(read(row)));
             }
         }
+        for shard in self.shards.iter().map(|shard| shard.read()).filter(|shard| shard.is_spilled()) {
+            shard.check(epoch)?;
+            if cold::find(&shard, &self.schema.identity(), key, &[hash], &[0], epoch)?.is_some_and(|found| found.rows.num_rows() > 0) {
+                return self.read_spilled(&shard, key, hash, epoch, read);
+            }
+        }
         Ok(None)
+    }
+
+    /// As [`VersionedTable::read_one`], where the shard may have spilled the row.
+    fn read_spilled<T>(
+        &self,
+        shard: &Shard,
+        key: &[ArrayRef],
+        hash: u64,
+        epoch: Epoch,
+        read: impl FnOnce(StoredRow<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let found = cold::find(shard, &self.schema.identity(), key, &[hash], &[0], epoch)?;
+        let Some(found) = found.filter(|found| found.rows.num_rows() > 0) else {
+            return Ok(None);
+        };
+        let mut rows = RowStore::new(self.schema.columns.clone());
+        let slot = rows.append(found.rows.columns(), found.rows.num_rows());
+        Ok(Some(read(StoredRow { rows: &rows, slot })))
     }
 }
 

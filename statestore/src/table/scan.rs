@@ -1,9 +1,11 @@
 //! Reading a whole table at one epoch, a batch at a time.
 
 use super::VersionedTable;
+use super::cold::RangePosition;
 use super::shard::Shard;
 use crate::{Changes, Epoch, Pin, Result, Weights};
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,6 +76,19 @@ impl Scan {
     /// `Expired`: the reader was so slow that the versions it needs were dropped.
     pub fn next_batch(&mut self, rows_max: usize) -> Result<Option<RecordBatch>> {
         while self.shard < self.end_shard {
+            if self.may_spill() {
+                let repeated = |rows: Vec<(u32, i64)>| {
+                    let rows = rows.into_iter();
+                    let repeated: Vec<u32> = rows
+                        .flat_map(|(row, times)| std::iter::repeat_n(row, times as usize))
+                        .collect();
+                    (repeated, ())
+                };
+                match self.next_range(rows_max, repeated)? {
+                    Some((rows, ())) => return Ok(Some(rows)),
+                    None => continue,
+                }
+            }
             let slots = self.next_slots(rows_max)?;
             if let Some((columns, count)) = slots {
                 return Ok(Some(Changes::batch(self.schema.clone(), columns, count)?));
@@ -91,6 +106,12 @@ impl Scan {
     /// As of [`Scan::next_batch`].
     pub fn next_weighted(&mut self, rows_max: usize) -> Result<Option<Changes>> {
         while self.shard < self.end_shard {
+            if self.may_spill() {
+                match self.next_range(rows_max, |rows| rows.into_iter().unzip())? {
+                    Some((rows, weights)) => return Ok(Some(Changes::new(rows, Weights::Each(weights)))),
+                    None => continue,
+                }
+            }
             let table = self.table.clone();
             let shard = table.shards[self.shard].read();
             shard.check(self.pin.epoch())?;
@@ -111,6 +132,43 @@ impl Scan {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the shard it stands in may let rows go, so that they are not read by their slots.
+    fn may_spill(&self) -> bool {
+        self.table.shards[self.shard].read().may_spill()
+    }
+
+    /// The next rows by their hashes, in a shard that may let rows go.
+    ///
+    /// # Arguments
+    /// - `choose`: which rows to give of those with their multiplicities, and what more is to be known of them.
+    fn next_range<T>(
+        &mut self,
+        rows_max: usize,
+        choose: impl Fn(Vec<(u32, i64)>) -> (Vec<u32>, T),
+    ) -> Result<Option<(RecordBatch, T)>> {
+        let table = self.table.clone();
+        let position = RangePosition {
+            half: self.slot,
+            given: self.repeated,
+        };
+        let range = {
+            let shard = table.shards[self.shard].read();
+            shard.check(self.pin.epoch())?;
+            shard.range_at(position.half, self.pin.epoch())?
+        };
+        let piece = position.take(&range, rows_max);
+        match piece.next {
+            Some(next) => (self.slot, self.repeated) = (next.half, next.given),
+            None => (self.shard, self.slot, self.repeated) = (self.shard + 1, 0, 0),
+        }
+        if piece.rows.is_empty() {
+            return Ok(None);
+        }
+        let (rows, more) = choose(piece.rows);
+        let chosen = take_record_batch(&range.rows.project(&self.projection)?, &UInt32Array::from(rows))?;
+        Ok(Some((chosen, more)))
     }
 
     fn next_slots(&mut self, rows_max: usize) -> Result<Option<(Vec<arrow::array::ArrayRef>, usize)>> {

@@ -5,12 +5,14 @@
 //! come and go. The slot has the newest version; what it was before is copied aside (`past`) when it changes. A row that
 //! was deleted leaves its slot dead until the last of its past is dropped.
 
+mod cold;
 mod load;
 
 use super::gone::Gone;
 use super::past::{NONE, Past};
 use super::secondary::Secondary;
 use super::{TableSchema, TableStatistics};
+pub(super) use cold::{Cold, RangeRows};
 use crate::index::NO_SLOT;
 use crate::retention::expired;
 use crate::{Changes, Epoch, Error, KeyIndex, Result, RowStore, RowView, hash_rows};
@@ -92,6 +94,8 @@ pub(super) struct Shard {
     history: VecDeque<(Epoch, Changes)>,
     history_bytes: usize,
     history_from: Epoch,
+    /// Rows that are not in memory; `None`: all are.
+    cold: Option<Box<Cold>>,
 }
 
 /// Changes of one epoch on their way into a shard.
@@ -126,6 +130,7 @@ impl Shard {
             history: VecDeque::new(),
             history_bytes: 0,
             history_from: Epoch::ZERO,
+            cold: None,
         }
     }
 
@@ -528,6 +533,9 @@ impl Shard {
             )));
         }
         self.live_rows += weight;
+        if let Some(cold) = &mut self.cold {
+            cold.touch(slot);
+        }
         let index = slot as usize;
         // A version of this very epoch cannot have been seen by anybody.
         if before > 0 && self.created[index] != epoch {
@@ -557,11 +565,13 @@ impl Shard {
 
     /// Frees the slots of rows that were deleted in the epoch that they were inserted in: nobody can ask for them.
     pub(super) fn forget_unseen(&mut self) {
-        for (hash, slot) in std::mem::take(&mut self.unseen) {
-            if self.is_forgotten(slot) {
-                self.free(hash, slot);
-            }
-        }
+        let mut unseen = std::mem::take(&mut self.unseen);
+        // One that was deleted, came and was deleted again is listed twice.
+        unseen.sort_unstable_by_key(|(_, slot)| *slot);
+        unseen.dedup_by_key(|(_, slot)| *slot);
+        unseen.retain(|(_, slot)| self.is_forgotten(*slot));
+        let (hashes, slots): (Vec<u64>, Vec<u32>) = unseen.into_iter().unzip();
+        self.free(&hashes, &slots);
     }
 
     /// Whether a slot's row is deleted and has no past.
@@ -570,11 +580,17 @@ impl Shard {
         created & DEAD != 0 && created != FREE && self.previous[slot as usize] == NONE
     }
 
-    fn free(&mut self, hash: u64, slot: u32) {
-        self.index.remove(hash, slot);
-        self.move_indexed(Place::slot(slot), None);
-        self.created[slot as usize] = FREE;
-        self.rows.release(slot);
+    /// Frees slots of rows that are deleted; where they are spilled and cannot be forgotten there, they stay deleted here.
+    fn free(&mut self, hashes: &[u64], slots: &[u32]) {
+        if slots.is_empty() || !self.forget_spilled(slots, hashes) {
+            return;
+        }
+        for (hash, slot) in hashes.iter().zip(slots) {
+            self.index.remove(*hash, *slot);
+            self.move_indexed(Place::slot(*slot), None);
+            self.created[*slot as usize] = FREE;
+            self.rows.release(*slot);
+        }
     }
 
     /// Frees versions that no reader may ask for any more, `versions_max` at most.
@@ -603,7 +619,7 @@ impl Shard {
         if !gone.is_empty() {
             let keys = self.rows.gather(&self.identity, &gone);
             let hashes = hash_rows(&keys, gone.len());
-            gone.iter().zip(hashes).for_each(|(slot, hash)| self.free(hash, *slot));
+            self.free(&hashes, &gone);
         }
         dropped == versions_max
     }
@@ -654,6 +670,7 @@ impl Shard {
             + self.past.memory_bytes()
             + self.index.memory_bytes()
             + secondary
+            + self.cold.as_ref().map_or(0, |cold| cold.memory_bytes())
             + self.gone.memory_bytes()
             + self.history_bytes;
         TableStatistics {

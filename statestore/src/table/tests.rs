@@ -1,6 +1,7 @@
 use super::*;
 use crate::Weights;
 use crate::column::Stored;
+use crate::spill::{Map, Spill};
 use arrow::array::{AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use std::collections::BTreeMap;
@@ -23,6 +24,14 @@ fn table(unique: bool, shards: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
         Arc::new(VersionedTable::new(schema, shards, unique, retention.clone(), 1 << 20)),
         retention,
     )
+}
+
+/// A table whose rows leave memory when they take more than so many bytes.
+fn spilling(unique: bool, shards: usize, bytes: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
+    let (table, retention) = table(unique, shards);
+    let table = Arc::into_inner(table).unwrap();
+    let spill = Spill::new(Arc::new(Map::default()), bytes);
+    (Arc::new(table.with_spill(&spill).unwrap()), retention)
 }
 
 fn batch(table: &VersionedTable, rows: &[(&str, i64, i64)]) -> Changes {
@@ -146,8 +155,15 @@ fn a_follower_keeps_changes_it_has_not_read_but_no_versions() {
 /// A model: all versions by epoch in ordered maps.
 #[test]
 fn random_changes_agree_with_a_model_while_versions_are_dropped() {
-    for (unique, shards) in [(true, 1), (true, 3), (false, 1)] {
-        let (table, retention) = table(unique, shards);
+    let kinds = [(true, 1), (true, 3), (false, 1)];
+    let memories = [None, Some(0), Some(2000)];
+    for ((unique, shards), memory) in kinds.iter().flat_map(|kind| memories.map(|memory| (*kind, memory))) {
+        let (table, retention) = match memory {
+            None => table(unique, shards),
+            Some(bytes) => spilling(unique, shards, bytes),
+        };
+        // A table with an index keeps its rows in memory.
+        let indexed_from = if memory.is_some() { 250 } else { 50 };
         let mut seed = 7u64;
         let mut random = move |bound: u64| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -198,8 +214,8 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
             if epoch > 10 {
                 retention.keep_from(Epoch(epoch - 10));
             }
-            if epoch == 50 {
-                table.create_index(vec![1]);
+            if epoch == indexed_from {
+                table.create_index(vec![1]).unwrap();
             }
             if epoch == 20 {
                 table.keep_deletions(Epoch(epoch));
@@ -214,7 +230,7 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
                 if let Some(expected) = past.get(&back) {
                     let at = format!("epoch {back} seen at {epoch}");
                     assert_eq!(&contents(&table, &retention, back), expected, "{at}");
-                    if epoch >= 50 {
+                    if epoch >= indexed_from {
                         assert_eq!(&by_value(&table, &retention, back), expected, "{at}, by the index");
                     }
                 }
@@ -402,7 +418,7 @@ fn an_index_made_late_has_every_version_and_each_row_as_often_as_it_counts() {
     apply(0, 1, &[("a", 1, 2), ("b", 2, 1)]);
     apply(1, 1, &[("c", 1, 1)]);
     apply(0, 2, &[("a", 1, -1), ("d", 1, 1)]);
-    let index = table.create_index(vec![1]);
+    let index = table.create_index(vec![1]).unwrap();
     apply(1, 3, &[("c", 1, -1), ("e", 1, 1)]);
     let values: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![Some(1), None]))];
     let keys_at = |epoch| {

@@ -2,21 +2,26 @@
 //!
 //! Beside it goes a second one, which is made anew after every epoch of what the first one's state tables say: it must give and hold
 //! the same ever after. Copies of the state tables are kept by what has changed alone. A third one stands from that state, and must
-//! give all that the first one has given.
+//! give all that the first one has given. Others have memory for nothing, or for little, and must give and hold the same.
 
-use crate::kernel::{AggregateKernel, JoinKernel, Kernel, TopNKernel, state_identity};
+use crate::kernel::{AggregateKernel, JoinKernel, Kernel, SpillKernel, TopNKernel, state_identity};
 use crate::plan::{Aggregate, Join, Node, TopN};
 use crate::rows::{Bag, Row, add, add_changes, bag, rows};
 use arrow::array::ArrayRef;
+use cenote_statestore::spill::{Map, Spill};
 use cenote_statestore::{Changes, Epoch, Result, TableSchema};
+use std::rc::Rc;
+use std::sync::Arc;
 
 pub(super) struct Drive<K> {
     pub(super) kernel: K,
     again: Option<K>,
-    make: Box<dyn Fn() -> K>,
+    make: Rc<dyn Fn() -> K>,
     node: Node,
     tables: Vec<TableSchema>,
     copies: Vec<Vec<Row>>,
+    /// With little memory, and copies of their state tables.
+    spilling: Vec<(SpillKernel, Vec<Vec<Row>>)>,
     /// All output so far, added up.
     pub(super) contents: Bag,
     pub(super) epoch: u64,
@@ -43,15 +48,28 @@ impl Drive<TopNKernel> {
     }
 }
 
-impl<K: Kernel> Drive<K> {
+/// Bytes of memory that operators have which spill.
+const LITTLE: [usize; 2] = [0, 4096];
+
+impl<K: Kernel + 'static> Drive<K> {
     fn new(node: Node, make: impl Fn() -> K + 'static) -> Drive<K> {
-        let tables = node.state_tables();
+        let (tables, make) = (node.state_tables(), Rc::new(make));
+        let copies = vec![Vec::new(); tables.len()];
+        let spilling = |bytes: &usize| {
+            let (make, spill) = (make.clone(), Spill::new(Arc::new(Map::default()), *bytes));
+            let make = Box::new(move || Ok(Box::new(make()) as Box<dyn Kernel>));
+            let kernel = SpillKernel::new(make, tables.clone(), node.key_columns(), &spill);
+            (kernel.unwrap(), copies.clone())
+        };
+        let has_keys = tables.iter().all(|table| !table.key.is_empty());
+        let spilling = LITTLE.iter().filter(|_| has_keys).map(spilling).collect();
         Drive {
             node,
             kernel: make(),
             again: None,
-            make: Box::new(make),
-            copies: vec![Vec::new(); tables.len()],
+            make,
+            copies,
+            spilling,
             tables,
             contents: Bag::new(),
             epoch: 0,
@@ -102,38 +120,37 @@ impl<K: Kernel> Drive<K> {
         if self.node.can_stand() {
             self.stand();
         }
+        self.spill(pushes, &output)?;
         // Some changes are taken with those of the next epochs.
         if self.epoch % 3 != 2 {
-            self.copy_changes();
+            copy_changes(&mut self.kernel, &self.tables, &mut self.copies, self.epoch);
+            for (kernel, copies) in &mut self.spilling {
+                copy_changes(kernel, &self.tables, copies, self.epoch);
+            }
         }
         Ok(plus)
     }
 
-    fn copy_changes(&mut self) {
-        for (number, table) in self.tables.iter().enumerate() {
-            let identity = state_identity(table);
-            let of = |row: &Row| -> Row { identity.iter().map(|column| row[*column].clone()).collect() };
-            let copy = &mut self.copies[number];
-            if self.epoch == 1 {
-                self.kernel.note_changes(number);
-                *copy = self.kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
-                continue;
+    /// Those that have little memory give the same, and hold the same.
+    fn spill(&mut self, pushes: &[(usize, Changes)], output: &[Changes]) -> Result<()> {
+        for (kernel, _) in &mut self.spilling {
+            let mut given = Vec::new();
+            for (input, changes) in pushes {
+                kernel.push(*input, changes, &mut given)?;
             }
-            let changes = self.kernel.take_changes(number).unwrap();
-            let there: Vec<Row> = changes.there.iter().flat_map(rows).collect();
-            let gone: Vec<Row> = changes.gone.iter().flat_map(rows).collect();
-            let mut named: Vec<Row> = there.iter().map(of).chain(gone).collect();
-            copy.retain(|row| !named.contains(&of(row)));
-            copy.extend(there);
-            let count = named.len();
-            named.sort();
-            named.dedup();
-            assert_eq!(named.len(), count, "changes of table {number} name a row twice");
-            let mut held: Vec<Row> = self.kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
-            held.sort();
-            copy.sort();
-            assert_eq!(*copy, held, "table {number} by its changes, after epoch {}", self.epoch);
+            kernel.finish(Epoch(self.epoch), &mut given)?;
+            assert_eq!(sum(&given), sum(output), "epoch {} with little memory", self.epoch);
+            for table in 0..self.tables.len() {
+                let there = bag(&kernel.read(table, None).unwrap());
+                let wanted = bag(&self.kernel.read(table, None).unwrap());
+                assert_eq!(there, wanted, "table {table} with little memory after epoch {}", self.epoch);
+                assert_eq!(kernel.size(table).0, self.kernel.size(table).0);
+                let keys = keys_of(&self.tables[table], &self.kernel.read(table, None).unwrap());
+                let there = bag(&kernel.read(table, Some(&keys)).unwrap());
+                assert_eq!(there, bag(&self.kernel.read(table, Some(&keys)).unwrap()));
+            }
         }
+        Ok(())
     }
 
     fn compare(&self, mut again: K, pushes: &[(usize, Changes)], output: &[Changes]) {
@@ -142,11 +159,6 @@ impl<K: Kernel> Drive<K> {
             again.push(*input, changes, &mut given).unwrap();
         }
         again.finish(Epoch(self.epoch), &mut given).unwrap();
-        let sum = |output: &[Changes]| {
-            let mut sum = Bag::new();
-            output.iter().for_each(|changes| add_changes(&mut sum, changes));
-            sum
-        };
         assert_eq!(sum(&given), sum(output), "epoch {} after a new start", self.epoch);
         for table in 0..self.tables.len() {
             let (there, wanted) = (again.read(table, None).unwrap(), self.state(table, None));
@@ -201,5 +213,51 @@ impl<K: Kernel> Drive<K> {
     /// Rows of the state tables `0..tables`.
     pub(super) fn state_rows(&self, tables: usize) -> Vec<u64> {
         (0..tables).map(|table| self.kernel.size(table).0).collect()
+    }
+}
+
+fn sum(output: &[Changes]) -> Bag {
+    let mut sum = Bag::new();
+    output.iter().for_each(|changes| add_changes(&mut sum, changes));
+    sum
+}
+
+/// The keys of the first rows of a table, each once.
+fn keys_of(table: &TableSchema, parts: &[arrow::array::RecordBatch]) -> Vec<ArrayRef> {
+    let rows = arrow::compute::concat_batches(&table.columns, parts).unwrap();
+    let keys = rows.project(&table.key).unwrap();
+    let names = self::rows(&keys);
+    let is_first = |row: &u32| !names[..*row as usize].contains(&names[*row as usize]);
+    let first: Vec<u32> = (0..keys.num_rows() as u32).filter(is_first).take(5).collect();
+    let keys = arrow::compute::take_record_batch(&keys, &first.into()).unwrap();
+    keys.columns().to_vec()
+}
+
+/// Keeps copies of state tables by what changes of them.
+fn copy_changes(kernel: &mut dyn Kernel, tables: &[TableSchema], copies: &mut [Vec<Row>], epoch: u64) {
+    for (number, table) in tables.iter().enumerate() {
+        let identity = state_identity(table);
+        let of = |row: &Row| -> Row { identity.iter().map(|column| row[*column].clone()).collect() };
+        let copy = &mut copies[number];
+        if epoch == 1 {
+            kernel.note_changes(number);
+            let all = kernel.read_later(number).unwrap();
+            *copy = all.flat_map(|part| rows(&part.unwrap())).collect();
+            continue;
+        }
+        let changes = kernel.take_changes(number).unwrap();
+        let there: Vec<Row> = changes.there.iter().flat_map(rows).collect();
+        let gone: Vec<Row> = changes.gone.iter().flat_map(rows).collect();
+        let mut named: Vec<Row> = there.iter().map(of).chain(gone).collect();
+        copy.retain(|row| !named.contains(&of(row)));
+        copy.extend(there);
+        let count = named.len();
+        named.sort();
+        named.dedup();
+        assert_eq!(named.len(), count, "changes of table {number} name a row twice");
+        let mut held: Vec<Row> = kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
+        held.sort();
+        copy.sort();
+        assert_eq!(*copy, held, "table {number} by its changes, after epoch {epoch}");
     }
 }

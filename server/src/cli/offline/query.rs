@@ -100,6 +100,9 @@ fn config() -> DatabaseConfig {
         transient_tables: false,
         answers: Answers::Current,
         query_memory_bytes: QUERY_BYTES,
+        state_backend: Default::default(),
+        memory_limit: None,
+        state_memory: None,
     }
 }
 

@@ -11,6 +11,10 @@ use crate::{Changes, Epoch, Error, Result, Weights};
 impl Shard {
     /// Makes room for rows to be loaded.
     pub(in crate::table) fn reserve(&mut self, rows: usize) {
+        // They may not stay.
+        if self.may_spill() {
+            return;
+        }
         self.rows.reserve(rows);
         self.index.reserve(rows);
         let rows = with_spare(rows);
@@ -31,6 +35,10 @@ impl Shard {
     pub(in crate::table) fn load(&mut self, table: &str, epoch: Epoch, rows: &Changes, hashes: &[u64]) -> Result<()> {
         self.check_room(table, rows.len())?;
         let count = self.counted(table, rows)?;
+        if self.is_spilled() || self.is_too_large() {
+            self.live_rows += count;
+            return self.load_spilled(epoch, rows, hashes);
+        }
         let first = self.rows.append(rows.rows().columns(), rows.len());
         let (stored, identity) = (&self.rows, &self.identity);
         let is_same = |a: u32, b: u32| stored.same(identity, a, b);

@@ -7,7 +7,7 @@ use crate::ErrorKind;
 fn both(unique: bool, rows: &[(&str, i64, i64)]) -> [(Arc<VersionedTable>, Arc<Retention>); 2] {
     let [inserted, loaded] = [(); 2].map(|()| table(unique, 1));
     for (table, _) in [&inserted, &loaded] {
-        table.create_index(vec![1]);
+        table.create_index(vec![1]).unwrap();
     }
     inserted.0.apply(0, Epoch(5), &batch(&inserted.0, rows)).unwrap();
     let (first, second) = rows.split_at(rows.len() / 3);

@@ -1,0 +1,245 @@
+//! RocksDB as a place to spill to: on local disk, with a cache of bounded size.
+//!
+//! # Rules kept here
+//! The folder is emptied when it is opened, and nothing in it is synced: it outlives no process.
+//!
+//! # Source
+//! <https://github.com/facebook/rocksdb/wiki/RocksDB-Tuning-Guide>, and the same wiki on prefix seek and Bloom filters.
+
+use super::backend::{Backend, Entries, Snapshot, Writes};
+use crate::{Error, ErrorKind, Result};
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options, ReadOptions, SliceTransform,
+    WriteBatch,
+};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of a key that rows of one hash share: the table's number and the hash.
+const PREFIX: usize = 12;
+
+/// Bytes of changes in memory before they are written to a file, and how many such buffers there are.
+const BUFFER_BYTES: usize = 32 << 20;
+const BUFFERS: usize = 3;
+
+/// Bits of a Bloom filter per key.
+const FILTER_BITS: f64 = 10.0;
+
+/// Keys looked for at once.
+const KEYS_PER_GET: usize = 1024;
+
+/// A RocksDB database.
+pub struct Rocks {
+    db: Arc<DB>,
+    cache: Cache,
+    folder: PathBuf,
+    tables: AtomicU32,
+}
+
+impl std::fmt::Debug for Rocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rocks").field("folder", &self.folder).finish()
+    }
+}
+
+fn failed(verb: &str, folder: &Path, error: &dyn std::fmt::Display) -> Error {
+    let text = format!("cannot {verb} spilled state in {}: {error}", folder.display());
+    Error::new(ErrorKind::Unavailable, "STATE-0501", text)
+        .sqlstate("58030")
+        .attempt("see that the disk has room and works; state that was spilled is made again from the checkpoint and the log at the next start")
+}
+
+impl Rocks {
+    /// Opens an empty database in a folder of its own; what the folder has is removed.
+    ///
+    /// # Arguments
+    /// - `cache_bytes`: memory for blocks, indexes and filters of files.
+    ///
+    /// # Errors
+    /// `Unavailable`: the folder cannot be used.
+    pub fn open(folder: &Path, cache_bytes: usize) -> Result<Rocks> {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed("empty the folder of", folder, &error));
+            }
+            _ => {}
+        }
+        std::fs::create_dir_all(folder).map_err(|error| failed("make a folder for", folder, &error))?;
+        let cache = Cache::new_lru_cache(cache_bytes);
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&cache);
+        blocks.set_bloom_filter(FILTER_BITS, false);
+        blocks.set_whole_key_filtering(true);
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        blocks.set_format_version(5);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&blocks);
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(PREFIX));
+        options.set_write_buffer_size(BUFFER_BYTES);
+        options.set_max_write_buffer_number(BUFFERS as i32);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_max_background_jobs(2);
+        options.set_max_open_files(512);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_keep_log_file_num(1);
+        options.set_stats_dump_period_sec(0);
+        options.set_stats_persist_period_sec(0);
+        let family = ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, options.clone());
+        let db = DB::open_cf_descriptors(&options, folder, [family]).map_err(|error| failed("open", folder, &error))?;
+        Ok(Rocks {
+            db: Arc::new(db),
+            cache,
+            folder: folder.to_path_buf(),
+            tables: AtomicU32::new(0),
+        })
+    }
+
+    fn failed(&self, verb: &str, error: &rocksdb::Error) -> Error {
+        failed(verb, &self.folder, error)
+    }
+
+    fn default_family(&self) -> &ColumnFamily {
+        let family = rocksdb::DEFAULT_COLUMN_FAMILY_NAME;
+        self.db.cf_handle(family).expect("every database has it")
+    }
+}
+
+/// Whether a range has the keys of one hash alone.
+fn is_one_hash(range: &Range<&[u8]>) -> bool {
+    let number = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
+    range.start.len() == PREFIX
+        && range.end.len() == PREFIX
+        && range.start[..4] == range.end[..4]
+        && number(&range.end[4..]) == number(&range.start[4..]).map(|hash| hash.wrapping_add(1))
+}
+
+fn read_options(range: &Range<&[u8]>) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_iterate_upper_bound(range.end.to_vec());
+    match is_one_hash(range) {
+        true => options.set_prefix_same_as_start(true),
+        false => {
+            options.set_total_order_seek(true);
+            options.fill_cache(false);
+        }
+    }
+    options
+}
+
+fn read(
+    mut entries: DBRawIterator<'_>,
+    range: &Range<&[u8]>,
+    most: usize,
+    found: &mut Entries,
+) -> std::result::Result<(), rocksdb::Error> {
+    entries.seek(range.start);
+    let mut left = most;
+    while left > 0
+        && let Some((key, value)) = entries.item()
+    {
+        if key >= range.end {
+            break;
+        }
+        found.push(key, value);
+        left -= 1;
+        entries.next();
+    }
+    entries.status()
+}
+
+impl Backend for Rocks {
+    fn name(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn next_table(&self) -> u32 {
+        self.tables.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn get(&self, keys: &Entries, found: &mut Entries, positions: &mut Vec<u32>) -> Result<()> {
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.sort_unstable_by_key(|position| keys.key(*position as usize));
+        let family = self.default_family();
+        for part in order.chunks(KEYS_PER_GET) {
+            let wanted = part.iter().map(|position| keys.key(*position as usize));
+            let values = self.db.batched_multi_get_cf(family, wanted, true);
+            for (position, value) in part.iter().zip(values) {
+                if let Some(value) = value.map_err(|error| self.failed("read", &error))? {
+                    found.push(keys.key(*position as usize), &value);
+                    positions.push(*position);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, writes: &Writes) -> Result<()> {
+        let mut batch = WriteBatch::with_capacity_bytes(writes.bytes() + writes.len() * 16);
+        for (key, value) in writes.iter() {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+        }
+        let written = self.db.write_without_wal(batch);
+        written.map_err(|error| self.failed("write", &error))
+    }
+
+    fn remove_range(&self, range: Range<&[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(range.start, range.end);
+        let written = self.db.write_without_wal(batch);
+        written.map_err(|error| self.failed("remove", &error))
+    }
+
+    fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()> {
+        let entries = self.db.raw_iterator_opt(read_options(&range));
+        read(entries, &range, most, found).map_err(|error| self.failed("read", &error))
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        let folder = self.folder.clone();
+        let view = View::new(self.db.clone(), |db| db.snapshot());
+        Box::new(RocksSnapshot { view, folder })
+    }
+
+    fn sizes(&self) -> (u64, u64) {
+        let property = |name: &str| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
+        let memory = self.cache.get_usage() as u64 + property("rocksdb.cur-size-all-mem-tables");
+        (memory, property("rocksdb.live-sst-files-size"))
+    }
+}
+
+type DbSnapshot<'a> = rocksdb::Snapshot<'a>;
+
+self_cell::self_cell!(
+    struct View {
+        owner: Arc<DB>,
+        #[covariant]
+        dependent: DbSnapshot,
+    }
+);
+
+struct RocksSnapshot {
+    view: View,
+    folder: PathBuf,
+}
+
+impl Snapshot for RocksSnapshot {
+    fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()> {
+        self.view.with_dependent(|_, snapshot| {
+            let entries = snapshot.raw_iterator_opt(read_options(&range));
+            read(entries, &range, most, found).map_err(|error| failed("read", &self.folder, &error))
+        })
+    }
+}
+
+impl Drop for Rocks {
+    fn drop(&mut self) {
+        self.db.cancel_all_background_work(true);
+    }
+}
