@@ -48,6 +48,7 @@ impl Shard {
             Weights::Each(each) => self.weights.extend_from_slice(each),
         }
         self.live_rows += count;
+        self.counts.note(epoch, self.live_rows);
         self.index_loaded(first, rows);
         Ok(())
     }
