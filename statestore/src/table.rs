@@ -21,10 +21,12 @@
 //! "Multiversion Concurrency Control", TODS 1983.
 
 mod cold;
+mod counts;
 mod delta;
 mod follow;
 mod gone;
 mod indexes;
+mod marks;
 mod past;
 mod point;
 mod scan;
@@ -208,13 +210,19 @@ impl VersionedTable {
         } else {
             &[true, false]
         };
+        let mut deleted = Vec::new();
         for deletions in passes {
             for start in (0..changes.len()).step_by(WRITE_CHUNK) {
                 let rows = start..(start + WRITE_CHUNK).min(changes.len());
-                self.shards[shard].write().apply(&batch, rows, *deletions)?;
+                self.shards[shard]
+                    .write()
+                    .apply(&batch, rows, *deletions, &mut deleted)?;
             }
         }
-        Ok(())
+        match deleted.is_empty() {
+            true => Ok(()),
+            false => self.shards[shard].write().note_deleted(epoch, changes, &deleted),
+        }
     }
 
     fn finish_apply(&self, shard: usize, epoch: Epoch, changes: &Changes) {

@@ -454,7 +454,13 @@ impl Kernel for AggregateKernel {
         }
         let (marked, gone) = self.changed.as_mut().ok_or_else(not_noted)?.take();
         let groups: Vec<u32> = marked.into_iter().map(|(group, _)| group).collect();
-        StateChanges::settled(&self.tables[0], vec![self.read_groups(&groups)?], gone)
+        let are_there = |rows: &RecordBatch| {
+            let hashes = hash_rows(rows.columns(), rows.num_rows());
+            let (view, mut found) = (RowStore::view(0..rows.num_columns(), rows.columns()), Vec::new());
+            self.keys.find_all(&self.index, &hashes, &view, &mut found);
+            found.into_iter().map(|group| group != NO_SLOT).collect()
+        };
+        StateChanges::settled_by(&self.tables[0], vec![self.read_groups(&groups)?], gone, are_there)
     }
 
     fn size(&self, table: usize) -> (u64, u64) {

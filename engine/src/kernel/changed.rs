@@ -42,10 +42,7 @@ impl StateChanges {
             });
         }
         let identity = state_identity(table);
-        let mut seen = Seen {
-            rows: RowStore::new(Arc::new(table.columns.project(&identity)?)),
-            index: KeyIndex::default(),
-        };
+        let mut seen = Seen::of(table)?;
         for rows in &there {
             seen.add(rows.project(&identity)?.columns(), rows.num_rows());
         }
@@ -56,6 +53,36 @@ impl StateChanges {
         let left = left.collect::<Result<Vec<_>>>()?;
         Ok(StateChanges { there, gone: left })
     }
+
+    /// As [`StateChanges::settled`], where the operator knows what is there: what has changed need not be gone through for it.
+    ///
+    /// # Arguments
+    /// - `gone`: all that went, each once in a batch.
+    /// - `are_there`: which of some identities are there.
+    pub(super) fn settled_by(
+        table: &TableSchema,
+        there: Vec<RecordBatch>,
+        gone: Vec<RecordBatch>,
+        are_there: impl Fn(&RecordBatch) -> Vec<bool>,
+    ) -> Result<StateChanges> {
+        let mut seen = match gone.len() > 1 {
+            true => Some(Seen::of(table)?),
+            false => None,
+        };
+        let left = gone.into_iter().map(|rows| {
+            let away = BooleanArray::from_iter(are_there(&rows).into_iter().map(|is_there| Some(!is_there)));
+            let rows = filter_record_batch(&rows, &away)?;
+            match &mut seen {
+                Some(seen) => {
+                    let is_new = seen.add(rows.columns(), rows.num_rows());
+                    Ok(filter_record_batch(&rows, &BooleanArray::from(is_new))?)
+                }
+                None => Ok(rows),
+            }
+        });
+        let gone = left.collect::<Result<Vec<_>>>()?;
+        Ok(StateChanges { there, gone })
+    }
 }
 
 struct Seen {
@@ -64,6 +91,15 @@ struct Seen {
 }
 
 impl Seen {
+    /// No identities of a table as yet.
+    fn of(table: &TableSchema) -> Result<Seen> {
+        let identity = table.columns.project(&state_identity(table))?;
+        Ok(Seen {
+            rows: RowStore::new(Arc::new(identity)),
+            index: KeyIndex::default(),
+        })
+    }
+
     /// Adds identities; which of them were not there.
     fn add(&mut self, columns: &[ArrayRef], count: usize) -> Vec<bool> {
         let view = RowStore::view(0..columns.len(), columns);

@@ -27,6 +27,9 @@ use std::time::Instant;
 /// Rows written at once.
 const ROWS_PER_BATCH: usize = 64 * 1024;
 
+/// Tables whose changes are written at once: they are short, and what they wait for is the disk.
+const ADDITIONS_AT_ONCE: usize = 4;
+
 /// Files of changes on top of a table's base beyond which it is written whole.
 const DELTAS_MAX: usize = 64;
 
@@ -229,12 +232,19 @@ impl Capture {
         let adds = self.tables.iter().any(|table| table.contents.is_addition());
         let writer = store.begin(self.previous.as_ref().filter(|_| adds))?;
         let mut tables = BTreeMap::new();
-        for captured in self.tables {
+        for captured in &self.tables {
             if let Contents::Table(table, _) | Contents::Delta(table, _, _) = &captured.contents {
                 tables.insert(captured.state.readable_name(), Arc::downgrade(table));
             }
-            captured.write(&writer, deadline)?;
         }
+        let (additions, whole): (Vec<_>, Vec<_>) = self
+            .tables
+            .into_iter()
+            .partition(|captured| captured.contents.is_addition());
+        whole
+            .into_iter()
+            .try_for_each(|captured| captured.write(&writer, deadline))?;
+        write_additions(additions, &writer, deadline)?;
         let manifest = writer.publish(Sealed {
             epoch: self.epoch,
             kind,
@@ -251,6 +261,30 @@ impl Capture {
         };
         Ok((manifest, lineage))
     }
+}
+
+/// Writes what has changed of tables, some of them at once.
+fn write_additions(additions: Vec<Captured>, writer: &Writer, deadline: &Deadline) -> Result<()> {
+    let threads = additions.len().min(ADDITIONS_AT_ONCE);
+    let left = parking_lot::Mutex::new(additions);
+    let write_some = || -> Result<()> {
+        loop {
+            let Some(captured) = left.lock().pop() else {
+                return Ok(());
+            };
+            captured.write(writer, deadline)?;
+        }
+    };
+    if threads < 2 {
+        return write_some();
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(write_some)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let done = thread.join();
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
 }
 
 impl Captured {

@@ -3,14 +3,24 @@
 //! # Not here
 //! The changes of each epoch, one after the other ([`VersionedTable::changes`]).
 
+use super::shard::Shard;
 use super::{VersionedTable, cold};
-use crate::{Changes, Epoch, KeyIndex, Pin, Result, RowStore, Weights, hash_rows};
+use crate::{Changes, Epoch, Error, KeyIndex, Pin, Result, RowStore, Weights, hash_rows};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::SchemaRef;
+use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// Slots looked at under one hold of a shard's lock.
 const SLOTS_PER_HOLD: u32 = 64 * 1024;
+
+/// Slots of which those that were written are looked for under one hold, and how many of those are looked at.
+const MARKS_PER_HOLD: u32 = 256 * 1024;
+const ROWS_PER_HOLD: usize = 16 * 1024;
+
+/// Identities looked up under one hold.
+const LOOKUPS_PER_HOLD: usize = 4096;
 
 /// The rows of a table that changed after an epoch, as they are at a later one.
 #[derive(Debug)]
@@ -53,6 +63,17 @@ impl VersionedTable {
         for shard in &self.shards {
             shard.write().gone_mut().drop_through(epoch);
             let _ = shard.read().drop_marks(epoch);
+            let mut slot = 0;
+            loop {
+                let mut shard = shard.write();
+                let marked = shard.gone().marks().slots();
+                let end = marked.min(slot + MARKS_PER_HOLD);
+                shard.unmark(slot..end, epoch);
+                slot = end;
+                if end == marked {
+                    break;
+                }
+            }
         }
     }
 
@@ -66,30 +87,15 @@ impl VersionedTable {
     /// # Errors
     /// `Expired`: the table no longer holds that epoch.
     pub fn count(&self, pin: &Pin) -> Result<u64> {
-        let mut rows = 0;
-        for shard in &self.shards {
-            let mut slot = 0;
-            loop {
+        let count = |shard: &RwLock<Shard>| {
+            let known = {
                 let shard = shard.read();
                 shard.check(pin.epoch())?;
-                if shard.may_spill() {
-                    let range = shard.range_at(slot, pin.epoch())?;
-                    rows += range.weights.iter().map(|weight| *weight as u64).sum::<u64>();
-                    match range.next {
-                        Some(half) => slot = half,
-                        None => break,
-                    }
-                    continue;
-                }
-                let end = shard.slots().min(slot + SLOTS_PER_HOLD);
-                rows += shard.count(slot..end, pin.epoch());
-                slot = end;
-                if end == shard.slots() {
-                    break;
-                }
-            }
-        }
-        Ok(rows)
+                shard.known_count(pin.epoch())
+            };
+            known.map_or_else(|| count_slots(shard, pin), Ok)
+        };
+        self.shards.iter().map(count).sum()
     }
 
     /// What changed in `(after, pin]`.
@@ -108,8 +114,32 @@ impl VersionedTable {
     }
 }
 
+/// How many rows of a shard there are at an epoch, by going through them.
+pub(super) fn count_slots(shard: &RwLock<Shard>, pin: &Pin) -> Result<u64> {
+    let (mut rows, mut slot) = (0, 0);
+    loop {
+        let shard = shard.read();
+        shard.check(pin.epoch())?;
+        if shard.may_spill() {
+            let range = shard.range_at(slot, pin.epoch())?;
+            rows += range.weights.iter().map(|weight| *weight as u64).sum::<u64>();
+            match range.next {
+                Some(half) => slot = half,
+                None => return Ok(rows),
+            }
+            continue;
+        }
+        let end = shard.slots().min(slot + SLOTS_PER_HOLD);
+        rows += shard.count(slot..end, pin.epoch());
+        slot = end;
+        if end == shard.slots() {
+            return Ok(rows);
+        }
+    }
+}
+
 impl Delta {
-    /// The next rows: at most one per slot looked at.
+    /// The next rows, some thousands at most.
     ///
     /// # Errors
     /// `Expired`: the reader was so slow that what it needs was dropped.
@@ -119,6 +149,9 @@ impl Delta {
         while self.shard < table.shards.len() {
             let shard = table.shards[self.shard].read();
             shard.check(self.pin.epoch())?;
+            if !shard.gone().is_kept_from(self.after) {
+                return Err(given_up(self.after, self.pin.epoch()));
+            }
             if shard.may_spill() && !self.is_at_gone {
                 let range = shard.range_changed(self.slot, self.after, self.pin.epoch())?;
                 match range.next {
@@ -133,25 +166,26 @@ impl Delta {
                 }
                 continue;
             }
+            let marked = shard.gone().marks().slots();
             if self.is_at_gone {
-                self.slot = shard.slots();
+                self.slot = marked;
             }
-            let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
-            let found = shard.changed(self.slot..end, self.after, self.pin.epoch());
-            self.slot = end;
-            let (places, weights): (Vec<_>, Vec<_>) = found.iter().map(|found| (found.place, found.weight)).unzip();
-            if !places.is_empty() {
+            let end = marked.min(self.slot.saturating_add(MARKS_PER_HOLD));
+            let (found, next) = shard.changed(self.slot..end, self.after, self.pin.epoch(), ROWS_PER_HOLD);
+            self.slot = next;
+            if !found.is_empty() {
+                let (places, weights): (Vec<_>, Vec<_>) = found.iter().map(|found| (found.place, found.weight)).unzip();
                 let columns = shard.gather(&all, &places)?;
                 let rows = Changes::batch(table.schema.columns.clone(), columns, places.len())?;
                 return Ok(Some(DeltaRows::There(Changes::new(rows, Weights::Each(weights)))));
             }
-            if end < shard.slots() {
+            if next < marked {
                 continue;
             }
             let gone = shard.gone().between(self.after, self.pin.epoch());
-            let gone = gone.ok_or_else(|| crate::retention::expired(self.after, self.pin.epoch()))?;
+            let gone = gone.ok_or_else(|| given_up(self.after, self.pin.epoch()))?;
             drop(shard);
-            let gone = self.gone_of(self.shard, gone)?;
+            let gone = self.gone_of(self.shard, &gone)?;
             (self.shard, self.slot, self.is_at_gone) = (self.shard + 1, 0, false);
             if gone.num_rows() > 0 {
                 return Ok(Some(DeltaRows::Gone(gone)));
@@ -161,38 +195,75 @@ impl Delta {
     }
 
     /// Identities that were deleted from a shard and are not there at the later epoch, each once.
-    fn gone_of(&self, number: usize, gone: Vec<RecordBatch>) -> Result<RecordBatch> {
+    ///
+    /// # Arguments
+    /// - `gone`: identities that were deleted, each once in a batch.
+    fn gone_of(&self, number: usize, gone: &[RecordBatch]) -> Result<RecordBatch> {
         let identity = self.table.schema.identity();
         let schema = Arc::new(self.table.schema.columns.project(&identity)?);
-        let gone = concat_batches(&schema, &gone)?;
-        let keys: Vec<ArrayRef> = gone.columns().to_vec();
-        let hashes = hash_rows(&keys, gone.num_rows());
-        // As the table has them, and as they are by themselves.
-        let (stored, view) = (RowStore::view(identity, &keys), RowStore::view(0..keys.len(), &keys));
-        let (mut seen, mut index) = (RowStore::new(schema), KeyIndex::default());
-        let shard = self.table.shards[number].read();
-        let epoch = self.pin.epoch();
-        let mut is_there: Vec<bool> = (0..keys.first().map_or(0, |key| key.len()))
-            .map(|row| shard.find(hashes[row], &stored, row, epoch).is_some())
-            .collect();
-        let others: Vec<usize> = (0..is_there.len()).filter(|row| !is_there[*row]).collect();
-        let identity = self.table.schema.identity();
-        if let Some(found) = cold::find(&shard, &identity, &keys, &hashes, &others, epoch)? {
-            found.key_of_row.iter().for_each(|row| is_there[*row] = true);
-        }
-        let mut is_gone = |row: usize, hash: u64| {
-            if is_there[row] || index.find(hash, |slot| seen.equals(slot, &view, row)).is_some()
-            {
-                return false;
+        let mut seen = (gone.len() > 1).then(|| Seen::new(&schema));
+        let mut away = Vec::new();
+        for rows in gone.iter().flat_map(pieces) {
+            let hashes = hash_rows(rows.columns(), rows.num_rows());
+            let stored = RowStore::view(identity.iter().copied(), rows.columns());
+            let mut is_there = {
+                let shard = self.table.shards[number].read();
+                shard.check(self.pin.epoch())?;
+                let mut is_there = shard.are_there(&hashes, &stored, self.pin.epoch());
+                let others: Vec<usize> = (0..is_there.len()).filter(|row| !is_there[*row]).collect();
+                let keys = rows.columns();
+                if let Some(found) = cold::find(&shard, &identity, keys, &hashes, &others, self.pin.epoch())? {
+                    found.key_of_row.iter().for_each(|row| is_there[*row] = true);
+                }
+                is_there
+            };
+            if let Some(seen) = &mut seen {
+                seen.add(rows.columns(), &hashes, &mut is_there);
             }
-            let slot = seen.allocate();
-            seen.write_one(slot, &view, row);
-            index.insert(hash, slot);
-            true
-        };
-        let mask = hashes.iter().enumerate().map(|(row, hash)| Some(is_gone(row, *hash)));
-        let mask: BooleanArray = mask.collect();
-        Ok(filter_record_batch(&gone, &mask)?)
+            let mask: BooleanArray = is_there.iter().map(|is_there| Some(!is_there)).collect();
+            away.push(filter_record_batch(&rows, &mask)?);
+        }
+        Ok(concat_batches(&schema, &away)?)
+    }
+}
+
+/// Deletions were more than are kept, since the delta began.
+fn given_up(after: Epoch, at: Epoch) -> Error {
+    crate::retention::expired(after, at)
+}
+
+fn pieces(rows: &RecordBatch) -> impl Iterator<Item = RecordBatch> + '_ {
+    let starts = (0..rows.num_rows()).step_by(LOOKUPS_PER_HOLD);
+    starts.map(|start| rows.slice(start, LOOKUPS_PER_HOLD.min(rows.num_rows() - start)))
+}
+
+/// Identities that were told of.
+struct Seen {
+    rows: RowStore,
+    index: KeyIndex,
+}
+
+impl Seen {
+    fn new(identity: &SchemaRef) -> Seen {
+        Seen {
+            rows: RowStore::new(identity.clone()),
+            index: KeyIndex::default(),
+        }
+    }
+
+    /// Adds those that are not left out, and leaves out those that were there before.
+    fn add(&mut self, columns: &[ArrayRef], hashes: &[u64], left_out: &mut [bool]) {
+        let view = RowStore::view(0..columns.len(), columns);
+        let rows = hashes.iter().zip(left_out).enumerate();
+        for (row, (hash, left_out)) in rows.filter(|(_, (_, left_out))| !**left_out) {
+            let rows = &self.rows;
+            *left_out = self.index.find(*hash, |slot| rows.equals(slot, &view, row)).is_some();
+            if !*left_out {
+                let slot = self.rows.allocate();
+                self.rows.write_one(slot, &view, row);
+                self.index.insert(*hash, slot);
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
-//! Rows that were deleted since a checkpoint: what a scan of the rows that are there cannot tell.
+//! What is noted of a shard since a checkpoint: rows that were deleted, which the rows that are there cannot tell, and the slots
+//! that were written.
 
+use super::marks::Marks;
 use crate::{Changes, Epoch, Result};
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
@@ -12,6 +14,8 @@ pub(super) struct Gone {
     from: Option<Epoch>,
     kept: VecDeque<(Epoch, RecordBatch)>,
     bytes: usize,
+    /// Slots that were written after that epoch.
+    marks: Marks,
 }
 
 impl Gone {
@@ -35,6 +39,20 @@ impl Gone {
     /// Whether all deletions after an epoch are here.
     pub(super) fn is_kept_from(&self, epoch: Epoch) -> bool {
         self.from.is_some_and(|from| from <= epoch)
+    }
+
+    /// Notes that a slot was written.
+    #[inline]
+    pub(super) fn mark(&mut self, slot: u32) {
+        self.marks.mark(slot);
+    }
+
+    pub(super) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    pub(super) fn marks_mut(&mut self) -> &mut Marks {
+        &mut self.marks
     }
 
     /// Keeps the identities of deleted rows.
@@ -88,6 +106,6 @@ impl Gone {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.marks.memory_bytes()
     }
 }

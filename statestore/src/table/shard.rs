@@ -5,9 +5,11 @@
 //! come and go. The slot has the newest version; what it was before is copied aside (`past`) when it changes. A row that
 //! was deleted leaves its slot dead until the last of its past is dropped.
 
+mod changed;
 mod cold;
 mod load;
 
+use super::counts::RowCounts;
 use super::gone::Gone;
 use super::past::{NONE, Past};
 use super::secondary::Secondary;
@@ -32,9 +34,6 @@ const PINNED_GARBAGE_BYTES_MAX: usize = 256 << 20;
 
 /// Slots that there can be, and versions of the past: a bit of their numbers says which of the two they are.
 const PLACES_MAX: usize = 1 << 31;
-
-/// Bytes of deleted rows' identities that are always kept.
-const GONE_BYTES_MIN: usize = 1 << 20;
 
 /// Slots that [`Shard::run_end`] looks at in one step.
 const RUN_STEP: usize = 64;
@@ -89,6 +88,8 @@ pub(super) struct Shard {
     unseen: Vec<(u64, u32)>,
     gone: Gone,
     live_rows: i64,
+    /// How many there were at each readable epoch.
+    counts: RowCounts,
     /// Epochs below it can no longer be read.
     readable_from: Epoch,
     history: VecDeque<(Epoch, Changes)>,
@@ -126,6 +127,7 @@ impl Shard {
             unseen: Vec::new(),
             gone: Gone::default(),
             live_rows: 0,
+            counts: RowCounts::default(),
             readable_from: Epoch::ZERO,
             history: VecDeque::new(),
             history_bytes: 0,
@@ -266,6 +268,11 @@ impl Shard {
         at as u32
     }
 
+    /// How often all rows count at an epoch; `None`: they are to be gone through.
+    pub(super) fn known_count(&self, epoch: Epoch) -> Option<u64> {
+        self.counts.at(epoch)
+    }
+
     /// How often the rows of some slots count at an epoch, all together.
     pub(super) fn count(&self, slots: Range<u32>, epoch: Epoch) -> u64 {
         let (mut rows, mut at) = (0, slots.start);
@@ -290,6 +297,14 @@ impl Shard {
     pub(super) fn find(&self, hash: u64, view: &RowView<'_>, row: usize, epoch: Epoch) -> Option<Place> {
         let slot = self.index.find(hash, |slot| self.rows.equals(slot, view, row))?;
         self.version_at(slot, epoch).map(|version| version.place)
+    }
+
+    /// Which of many identities are seen at an epoch.
+    pub(super) fn are_there(&self, hashes: &[u64], view: &RowView<'_>, epoch: Epoch) -> Vec<bool> {
+        let mut found = Vec::new();
+        self.rows.find_all(&self.index, hashes, view, &mut found);
+        let is_there = |slot: u32| slot != NO_SLOT && self.version_at(slot, epoch).is_some();
+        found.into_iter().map(is_there).collect()
     }
 
     /// The slot of an identity that is live now.
@@ -354,7 +369,16 @@ impl Shard {
     }
 
     /// Applies the deletions, or the insertions, among `rows` of the changes.
-    pub(super) fn apply(&mut self, batch: &Batch<'_>, rows: Range<usize>, deletions: bool) -> Result<()> {
+    ///
+    /// # Arguments
+    /// - `deleted`: gets the rows that went, with their slots, where that is noted ([`Shard::note_deleted`]).
+    pub(super) fn apply(
+        &mut self,
+        batch: &Batch<'_>,
+        rows: Range<usize>,
+        deletions: bool,
+        deleted: &mut Vec<(u32, u32)>,
+    ) -> Result<()> {
         self.check_room(&batch.table.name, rows.len())?;
         let weights = batch.changes.weights();
         let is_chosen = |row: &usize| {
@@ -366,10 +390,12 @@ impl Shard {
         let mut found = Vec::new();
         self.rows.find_some(&self.index, &hashes, batch.view, &rows, &mut found);
         if deletions {
-            self.delete(batch, &rows, &found)
+            self.delete(batch, &rows, &found, deleted)?;
         } else {
-            self.insert(batch, &rows, found)
+            self.insert(batch, &rows, found)?;
         }
+        self.counts.note(batch.epoch, self.live_rows);
+        Ok(())
     }
 
     /// Whether there are numbers for so many rows more.
@@ -383,8 +409,8 @@ impl Shard {
         }
     }
 
-    fn delete(&mut self, batch: &Batch<'_>, rows: &[u32], found: &[u32]) -> Result<()> {
-        let (mut aside, mut gone) = ((Vec::new(), Vec::new()), Vec::new());
+    fn delete(&mut self, batch: &Batch<'_>, rows: &[u32], found: &[u32], deleted: &mut Vec<(u32, u32)>) -> Result<()> {
+        let (mut aside, is_noted) = ((Vec::new(), Vec::new()), self.gone.is_kept());
         for (row, slot) in rows.iter().zip(found) {
             let weight = batch.changes.weights().get(*row as usize);
             let before = if *slot == NO_SLOT { 0 } else { self.live_weight(*slot) };
@@ -397,61 +423,19 @@ impl Shard {
             if self.is_forgotten(*slot) {
                 self.unseen.push((batch.hashes[*row as usize], *slot));
             }
-            if left == 0 && self.gone.is_kept() {
-                gone.push(*row);
+            match left {
+                _ if !is_noted => {}
+                0 => deleted.push((*row, *slot)),
+                _ => self.gone.mark(*slot),
             }
         }
         self.past.keep_values(&self.rows, &aside.0, &aside.1);
-        let bytes_max = (self.rows.memory_bytes() / 2).max(GONE_BYTES_MIN);
-        self.gone
-            .keep(batch.epoch, batch.changes, &self.identity, gone, bytes_max)
-    }
-
-    /// Rows that were deleted since a checkpoint.
-    pub(super) fn gone(&self) -> &Gone {
-        &self.gone
-    }
-
-    pub(super) fn gone_mut(&mut self) -> &mut Gone {
-        &mut self.gone
-    }
-
-    /// The versions in some slots that are seen at an epoch and were not there at an earlier one.
-    pub(super) fn changed(&self, slots: Range<u32>, after: Epoch, at: Epoch) -> Vec<Version> {
-        let mut found = Vec::new();
-        for step in slots.clone().step_by(RUN_STEP) {
-            let step = step..(step + RUN_STEP as u32).min(slots.end);
-            let created = &self.created[step.start as usize..step.end as usize];
-            // Most steps have nothing: what is free is beyond every epoch, and few rows change.
-            if created.iter().fold(true, |old, created| old & (*created <= after.0)) {
-                continue;
-            }
-            for slot in step {
-                let version = self.version_at(slot, at);
-                found.extend(version.filter(|version| self.created_at(slot, *version, at) > after.0));
-            }
-        }
-        found
-    }
-
-    /// The epoch that the version of a slot's row was created in that is seen at `at`.
-    fn created_at(&self, slot: u32, version: Version, at: Epoch) -> u64 {
-        let created = self.created[slot as usize];
-        if created <= at.0 {
-            return created;
-        }
-        match version.place.is_past() {
-            true => self.past.created(version.place.number()),
-            // A multiset's version has its values in the slot.
-            false => {
-                let seen = self.past.seen_at(self.previous[slot as usize], at.0);
-                seen.map_or(created, |version| self.past.created(version))
-            }
-        }
+        Ok(())
     }
 
     fn insert(&mut self, batch: &Batch<'_>, rows: &[u32], found: Vec<u32>) -> Result<()> {
         let (mut aside, mut slots) = ((Vec::new(), Vec::new()), found);
+        let is_noted = self.gone.is_kept();
         let mut indexed = (Vec::new(), Vec::new());
         for (row, place) in rows.iter().zip(&mut slots) {
             let number = *row as usize;
@@ -473,6 +457,9 @@ impl Shard {
             self.created[*place as usize] = batch.epoch.0;
             if self.multiset {
                 self.weights[*place as usize] = before + weight;
+            }
+            if is_noted {
+                self.gone.mark(*place);
             }
         }
         self.past.keep_values(&self.rows, &aside.0, &aside.1);
@@ -602,6 +589,7 @@ impl Shard {
         let too_much = self.past.len() * version_bytes > PINNED_GARBAGE_BYTES_MAX;
         let limit = if too_much { kept_from } else { horizon };
         self.readable_from = self.readable_from.max(limit);
+        self.counts.forget_before(self.readable_from);
         let (mut gone, mut dropped) = (Vec::new(), 0);
         while dropped < versions_max
             && let Some(last) = self.past.drop_first(limit.0)
@@ -672,6 +660,7 @@ impl Shard {
             + secondary
             + self.cold.as_ref().map_or(0, |cold| cold.memory_bytes())
             + self.gone.memory_bytes()
+            + self.counts.memory_bytes()
             + self.history_bytes;
         TableStatistics {
             rows: self.live_rows.max(0) as u64,

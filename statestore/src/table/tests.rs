@@ -6,6 +6,7 @@ use arrow::array::{AsArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use std::collections::BTreeMap;
 
+mod changed;
 mod load;
 
 fn table(unique: bool, shards: usize) -> (Arc<VersionedTable>, Arc<Retention>) {
@@ -246,7 +247,7 @@ fn random_changes_agree_with_a_model_while_versions_are_dropped() {
 }
 
 /// A table that is kept by deltas alone: rows by identity, with their values and multiplicities.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Copy {
     epoch: u64,
     rows: BTreeMap<(String, i64), (i64, i64)>,
@@ -261,6 +262,11 @@ impl Copy {
     }
 
     fn go_on(&mut self, table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) {
+        self.read(table, retention, epoch);
+        table.drop_deletions(Epoch(epoch));
+    }
+
+    fn read(&mut self, table: &Arc<VersionedTable>, retention: &Arc<Retention>, epoch: u64) {
         let delta = table.delta(Epoch(self.epoch), retention.pin(Epoch(epoch)).unwrap());
         let unique = table.schema().unique;
         let mut named = std::collections::BTreeSet::new();
@@ -283,7 +289,6 @@ impl Copy {
                 };
             }
         }
-        table.drop_deletions(Epoch(epoch));
         self.epoch = epoch;
     }
 

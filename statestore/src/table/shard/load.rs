@@ -37,6 +37,7 @@ impl Shard {
         let count = self.counted(table, rows)?;
         if self.is_spilled() || self.is_too_large() {
             self.live_rows += count;
+            self.counts.note(epoch, self.live_rows);
             return self.load_spilled(epoch, rows, hashes);
         }
         let first = self.rows.append(rows.rows().columns(), rows.len());
@@ -56,6 +57,7 @@ impl Shard {
             Weights::Each(each) => self.weights.extend_from_slice(each),
         }
         self.live_rows += count;
+        self.counts.note(epoch, self.live_rows);
         self.index_loaded(first, rows);
         Ok(())
     }
