@@ -261,11 +261,7 @@ impl<'scope> Site<'scope> {
     }
 
     /// A stateful operator, whose state may leave memory if the view's may and it has keys.
-    fn kernel<K: Kernel + 'static>(
-        &self,
-        node: &Node,
-        make: impl Fn() -> Result<K> + 'static,
-    ) -> Result<SharedKernel> {
+    fn kernel<K: Kernel + 'static>(&self, node: &Node, make: impl Fn() -> Result<K> + 'static) -> Result<SharedKernel> {
         let tables = node.state_tables();
         match &self.spill {
             Some(spill) if tables.iter().all(|table| !table.key.is_empty()) => {

@@ -85,6 +85,9 @@ pub trait Kernel {
         Ok(Box::new(self.read(table, None)?.into_iter().map(Ok)))
     }
 
+    /// Says that it will be given rows ([`Kernel::load`]) that take so many bytes in a checkpoint, of all of its state tables together.
+    fn await_state(&mut self, _bytes: u64) {}
+
     /// Makes room for rows of one of its state tables that it will be given ([`Kernel::load`]).
     fn reserve(&mut self, _table: usize, _rows: usize) {}
 

@@ -86,6 +86,10 @@ impl ViewState {
         share: Share,
     ) -> Result<()> {
         for (id, kernel) in kernels {
+            let named = self.tables.range((*id, 0)..=(*id, usize::MAX));
+            let bytes = named.map(|(_, name)| Ok(self.checkpoint.table(name)?.bytes));
+            let bytes = bytes.sum::<Result<u64>>()? / share.workers as u64;
+            kernel.borrow_mut().await_state(bytes);
             for (number, table) in Node::state_tables(&plan.nodes[*id]).iter().enumerate() {
                 let name = self.tables.get(&(*id, number));
                 let name = name.ok_or_else(|| Error::bug(format!("no state of `{}` was named", table.name)))?;

@@ -82,7 +82,18 @@ pub struct DatabaseConfig {
     pub state_memory: Option<usize>,
 }
 
+/// The part of the memory limit that the past changes of one table or view may take.
+const HISTORY_PART: usize = 32;
+
 impl DatabaseConfig {
+    /// Bytes of past changes that a table or view keeps for those who follow it.
+    ///
+    /// # Arguments
+    /// - `most`: where memory has no limit.
+    pub(crate) fn history_bytes(&self, most: usize) -> usize {
+        self.memory_limit.map_or(most, |limit| most.min(limit / HISTORY_PART))
+    }
+
     /// What keeps checkpoints; `None`: there is no data folder either.
     pub(crate) fn checkpoint_blobs(&self) -> Option<Arc<dyn Blobs>> {
         let in_data_dir = || {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub(crate) const STATE_BACKEND: &str = "state_backend";
 
 /// Parts of the memory limit that state may take, and the cache of what is on disk; the rest is for everything else.
-const STATE_PART: usize = 40;
+const STATE_PART: usize = 25;
 const CACHE_PART: usize = 10;
 
 /// Without a limit: the part of the machine's memory that state may take.

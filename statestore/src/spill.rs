@@ -27,7 +27,7 @@ pub use budget::{Budget, Share};
 pub use map::Map;
 #[cfg(feature = "rocksdb")]
 pub use rocks::Rocks;
-pub use table::{Spilled, SpillTable, SpillRows};
+pub use table::{SpillRows, SpillTable, Spilled};
 
 use std::sync::Arc;
 

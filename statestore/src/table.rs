@@ -183,7 +183,9 @@ impl VersionedTable {
     /// `Bug`: a second row of an identity, or one that is there less than once. The table is of no use any more.
     pub fn load(&self, shard: usize, epoch: Epoch, rows: &Changes) -> Result<()> {
         let hashes = hash_rows(&self.identities(rows), rows.len());
-        self.shards[shard].write().load(&self.schema.name, epoch, rows, &hashes)?;
+        self.shards[shard]
+            .write()
+            .load(&self.schema.name, epoch, rows, &hashes)?;
         self.let_go(shard)
     }
 

@@ -1,6 +1,7 @@
 """State beyond memory: tables, views and operators whose rows leave it give and hold what those in memory do."""
 import random
 import subprocess
+from decimal import Decimal
 
 import duckdb
 import pytest
@@ -66,7 +67,8 @@ def digests(server):
 
 
 def rows_of(connection, query):
-    return sorted(map(repr, connection.execute(query).fetchall()))
+    plain = lambda value: int(value) if isinstance(value, Decimal) else value
+    return sorted(repr([plain(value) for value in row]) for row in connection.execute(query).fetchall())
 
 
 def make(server):
@@ -171,20 +173,21 @@ def peak_bytes(server):
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 
-def test_a_limit_of_memory_holds_while_state_grows_beyond_it(fresh):
-    limit = 256 << 20
-    server = fresh(workers=1, args=[*ROCKSDB, "--memory-limit", "256MiB", "--checkpoint-interval", "5s"])
+def test_memory_stays_bounded_while_a_table_grows_beyond_it(fresh):
+    limit = 500 << 20
+    server = fresh(workers=1, args=[*ROCKSDB, "--memory-limit", "1GiB", "--state-memory", "60MiB", "--checkpoint-interval", "5s", "--retain-time", "0s"])
     peak = 0
     with server.connect() as db:
         db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)")
-        db.execute("CREATE MATERIALIZED VIEW w AS SELECT k % 300000 g, count(*) n, max(v) v FROM t GROUP BY 1")
-        for start in range(0, 600_000, 20_000):
+        db.execute("CREATE MATERIALIZED VIEW w AS SELECT k % 300000 g, count(*) n, sum(length(v)) v FROM t GROUP BY 1")
+        for start in range(0, 2_000_000, 20_000):
             db.execute(f"INSERT INTO t SELECT k, repeat('x', 200) || k FROM generate_series({start}, {start + 19_999}) AS s(k)")
             peak = max(peak, peak_bytes(server))
-        assert db.execute("SELECT count(*), sum(n) FROM w").fetchone() == (300_000, 600_000)
+        assert db.execute("SELECT count(*), sum(n) FROM w").fetchone() == (300_000, 2_000_000)
         assert db.execute("SELECT length(v) FROM t WHERE k = 599999").fetchone() == (206,)
         db.execute("CHECKPOINT")
         peak = max(peak, peak_bytes(server))
+    print(f"{peak >> 20} MiB")
     assert peak < limit, f"{peak >> 20} MiB of {limit >> 20}"
 
 

@@ -25,6 +25,9 @@ use std::sync::Arc;
 /// Rows written at once.
 const ROWS_PER_WRITE: usize = 16 * 1024;
 
+/// Bytes of memory that a byte of a checkpoint's file becomes, at most nearly.
+const MEMORY_PER_FILE: usize = 2;
+
 /// Rows read at once.
 const ROWS_PER_READ: usize = 4096;
 
@@ -146,7 +149,7 @@ impl Table {
         }
         for gone in &changes.gone {
             let mut writes = Writes::default();
-            self.cold.remove_equal(&mut writes, &self.hashes(gone), gone.columns())?;
+            self.cold.remove(&mut writes, &self.hashes(gone), gone.columns())?;
             self.cold.backend().write(&writes)?;
         }
         self.mark_changes(changes)
@@ -214,7 +217,10 @@ impl SpillKernel {
             kernel: make()?,
             make,
             is_by_key: tables.iter().all(|table| table.unique),
-            tables: tables.into_iter().map(|table| Table::new(table, spill)).collect::<Result<_>>()?,
+            tables: tables
+                .into_iter()
+                .map(|table| Table::new(table, spill))
+                .collect::<Result<_>>()?,
             inputs,
             here: HashSet::default(),
             share: spill.budget.share(),
@@ -230,7 +236,8 @@ impl SpillKernel {
         }
         let others = other_hashes(keys, hashes.len());
         let both = hashes.iter().zip(others);
-        both.map(|(hash, other)| (other as u128) << 64 | *hash as u128).collect()
+        both.map(|(hash, other)| (other as u128) << 64 | *hash as u128)
+            .collect()
     }
 
     /// Brings back the state of keys that is not in memory.
@@ -302,12 +309,17 @@ impl SpillKernel {
             }
             self.tables[number].elsewhere += self.kernel.size(number).0;
         }
-        self.is_spilled = true;
         self.here = HashSet::default();
         self.kernel = (self.make)()?;
-        (0..self.tables.len()).for_each(|number| self.kernel.note_changes(number));
+        self.begin_spilled();
         self.is_too_large();
         Ok(())
+    }
+
+    /// Goes on with nothing in memory.
+    fn begin_spilled(&mut self) {
+        self.is_spilled = true;
+        (0..self.tables.len()).for_each(|number| self.kernel.note_changes(number));
     }
 
     fn spill_if_too_large(&mut self) -> Result<()> {
@@ -386,13 +398,22 @@ impl Kernel for SpillKernel {
         Ok(Box::new(rows.map(|found| Ok(found?.rows))))
     }
 
+    /// Nothing can leave while it is given state: a row of one table may say what those of the next one make of it.
+    fn await_state(&mut self, bytes: u64) {
+        let bytes = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(MEMORY_PER_FILE);
+        if !self.share.has_room_for(bytes) {
+            self.begin_spilled();
+        }
+    }
+
     fn load(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
         if self.is_spilled {
             self.tables[table].elsewhere += rows.num_rows() as u64;
             return self.tables[table].write(rows);
         }
-        self.kernel.load(table, rows)?;
-        self.spill_if_too_large()
+        self.kernel.load(table, rows)
     }
 
     fn stand(&mut self, tables: &[Vec<RecordBatch>]) -> Result<Vec<(usize, Changes)>> {

@@ -159,6 +159,7 @@ impl Database {
                 replays: BTreeMap::new(),
                 state: None,
                 replaces: None,
+                spill: None,
             },
         )
     }

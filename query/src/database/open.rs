@@ -9,8 +9,8 @@ use crate::checkpoints::Checkpointer;
 use crate::recovery::StartPoint;
 use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
-use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use crate::state_backend::StateBackends;
+use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::spill::Spill;
 use cenote_statestore::{Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
@@ -64,13 +64,12 @@ impl Database {
             retention: &retention,
             transient: config.transient_tables,
             backends: &backends,
+            history_bytes: config.history_bytes(HISTORY_BYTES),
         };
         let mut definitions = Definitions::default();
         let later = match &mut start {
             None => {
-                recovered.read(|_, text, tables| {
-                    definitions.take(crate::ddl::decode(text)?, tables, &home)
-                })?;
+                recovered.read(|_, text, tables| definitions.take(crate::ddl::decode(text)?, tables, &home))?;
                 None
             }
             Some(start) => {
@@ -176,6 +175,8 @@ pub(crate) struct TableHome<'a> {
     /// Whether rows of replayable sources stay there.
     pub(crate) transient: bool,
     pub(crate) backends: &'a StateBackends,
+    /// Bytes of past changes that a table keeps.
+    pub(crate) history_bytes: usize,
 }
 
 impl Database {
@@ -185,6 +186,7 @@ impl Database {
             retention: self.engine().retention(),
             transient: self.config().transient_tables,
             backends: self.state_backends(),
+            history_bytes: self.config().history_bytes(HISTORY_BYTES),
         }
     }
 }
@@ -199,7 +201,7 @@ pub(crate) fn spilling(table: VersionedTable, spill: Option<&Spill>) -> Result<V
 
 /// A table with empty contents.
 pub(crate) fn new_table(definition: TableDefinition, home: &TableHome<'_>) -> Result<Table> {
-    let versioned = |schema| VersionedTable::new(schema, 1, true, home.retention.clone(), HISTORY_BYTES);
+    let versioned = |schema| VersionedTable::new(schema, 1, true, home.retention.clone(), home.history_bytes);
     let only_flows_through = home.transient && definition.connector.is_some() && definition.primary_key.is_empty();
     let keeps_rows = !definition.is_source && !only_flows_through;
     Ok(Table {
@@ -223,12 +225,7 @@ pub(crate) fn new_table(definition: TableDefinition, home: &TableHome<'_>) -> Re
 }
 
 impl Definitions {
-    fn take(
-        &mut self,
-        record: DdlRecord,
-        tables: &mut RecoveredTables<'_>,
-        home: &TableHome<'_>,
-    ) -> Result<()> {
+    fn take(&mut self, record: DdlRecord, tables: &mut RecoveredTables<'_>, home: &TableHome<'_>) -> Result<()> {
         match record {
             DdlRecord::CreateTable(definition) => {
                 let table = Arc::new(new_table(definition, home)?);

@@ -325,7 +325,7 @@ impl Database {
             on_row_error: OnRowError::Keep,
             history_bytes: match self.config().answers.wait_for_sources() {
                 true => RUN_HISTORY_BYTES,
-                false => VIEW_HISTORY_BYTES,
+                false => self.config().history_bytes(VIEW_HISTORY_BYTES),
             },
         }
     }

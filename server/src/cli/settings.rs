@@ -96,7 +96,7 @@ pub struct ServeOptions {
     /// Memory for the process: state of the backend `rocksdb` leaves memory in time, and writes are refused beyond it [default: no limit]
     #[arg(long, value_name = "SIZE", env = "CENOTE_MEMORY_LIMIT")]
     pub memory_limit: Option<ByteSize>,
-    /// Memory for state of the backend `rocksdb`; what is more leaves it [default: 40% of the memory limit, else half of the machine's]
+    /// Memory for state of the backend `rocksdb`; what is more leaves it [default: a quarter of the memory limit, else half of the machine's]
     #[arg(long, value_name = "SIZE", env = "CENOTE_STATE_MEMORY")]
     pub state_memory: Option<ByteSize>,
     /// How long a client may take to send a request head or its startup message, and the next bytes of a request's body [default: 30s]

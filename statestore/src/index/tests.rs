@@ -136,7 +136,13 @@ fn a_range_of_hashes_has_the_slots_that_a_look_at_all_finds() {
         let mut index = KeyIndex::default();
         // Many share their last homes, so that some stand at the beginning of the array.
         let hashes: Vec<u64> = (0..keys)
-            .map(|key| if key % 3 == 0 { u64::from(u32::MAX) - random() % 9 } else { random() })
+            .map(|key| {
+                if key % 3 == 0 {
+                    u64::from(u32::MAX) - random() % 9
+                } else {
+                    random()
+                }
+            })
             .collect();
         for (slot, hash) in hashes.iter().enumerate() {
             index.insert(*hash, slot as u32);

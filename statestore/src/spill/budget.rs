@@ -52,6 +52,11 @@ impl Budget {
 }
 
 impl Share {
+    /// Whether so many bytes more are within the limit.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.budget.limit
+    }
+
     /// Tells how much is used now.
     ///
     /// # Returns

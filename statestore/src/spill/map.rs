@@ -87,7 +87,12 @@ impl Backend for Map {
     }
 
     fn sizes(&self) -> (u64, u64) {
-        let bytes = self.entries.read().iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        let bytes = self
+            .entries
+            .read()
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum::<usize>();
         (bytes as u64, 0)
     }
 }

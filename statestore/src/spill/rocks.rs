@@ -9,8 +9,8 @@
 use super::backend::{Backend, Entries, Snapshot, Writes};
 use crate::{Error, ErrorKind, Result};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options, ReadOptions, SliceTransform,
-    WriteBatch,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options,
+    ReadOptions, SliceTransform, WriteBatch,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of a key that rows of one hash share: the table's number and the hash.
 const PREFIX: usize = 12;
 
-/// Bytes of changes in memory before they are written to a file, and how many such buffers there are.
-const BUFFER_BYTES: usize = 32 << 20;
+/// Buffers of changes in memory that are written to files when they are full, and the bytes of the smallest and of the largest.
 const BUFFERS: usize = 3;
+const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 2 << 20..=32 << 20;
 
 /// Bits of a Bloom filter per key.
 const FILTER_BITS: f64 = 10.0;
@@ -55,7 +55,7 @@ impl Rocks {
     /// Opens an empty database in a folder of its own; what the folder has is removed.
     ///
     /// # Arguments
-    /// - `cache_bytes`: memory for blocks, indexes and filters of files.
+    /// - `cache_bytes`: memory for blocks, indexes and filters of files. Changes take as much again at most.
     ///
     /// # Errors
     /// `Unavailable`: the folder cannot be used.
@@ -79,7 +79,7 @@ impl Rocks {
         options.create_if_missing(true);
         options.set_block_based_table_factory(&blocks);
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(PREFIX));
-        options.set_write_buffer_size(BUFFER_BYTES);
+        options.set_write_buffer_size((cache_bytes / BUFFERS).clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()));
         options.set_max_write_buffer_number(BUFFERS as i32);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_max_background_jobs(2);

@@ -4,19 +4,16 @@
 //! A key is the table's number, the hash of the row's key (lower half, upper half), and the row's identity; the value is the
 //! epoch that the row was created in, its multiplicity, and its other columns. Numbers of the key are big-endian. Rows are in
 //! Arrow's row format.
-//! Where values can be equal that differ in bytes (floats: `-0.0` and `0.0`), the key is as it was given and the row is
-//! looked for among those of its hash.
+//! Identities are equal if their bits are, as in memory.
 //!
 //! # Source
 //! Arrow's row format: <https://docs.rs/arrow-row>.
 
 use super::backend::{Backend, Entries, Snapshot, Writes};
-use crate::{Changes, Epoch, Error, Result, RowStore};
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::take;
-use arrow::datatypes::{DataType, SchemaRef};
+use crate::{Changes, Epoch, Error, Result};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, Rows, SortField};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of a key before the identity.
@@ -28,6 +25,9 @@ const STAMP: usize = 16;
 /// Entries read at once where it is not known how many there are.
 const SCAN_ENTRIES: usize = 4096;
 
+/// Reads entries of a range of keys, so many at most.
+type ScanRange<'a> = dyn Fn(std::ops::Range<&[u8]>, usize, &mut Entries) -> Result<()> + 'a;
+
 /// One table's rows in a store. Its rows leave the store with it.
 #[derive(Debug)]
 pub struct SpillTable {
@@ -35,12 +35,10 @@ pub struct SpillTable {
     number: u32,
     columns: SchemaRef,
     identity: Vec<usize>,
-    /// Columns that are not in the key, or all columns if keys are not exact.
+    /// Columns that are not in the key.
     others: Vec<usize>,
     in_key: RowConverter,
     in_value: RowConverter,
-    /// Whether equal identities have equal bytes.
-    is_exact: bool,
 }
 
 /// Rows read from a [`SpillTable`].
@@ -66,13 +64,10 @@ pub struct SpillRows<'a> {
     pub stamp: &'a dyn Fn(usize) -> (u64, i64),
 }
 
-/// Whether values of a type are equal exactly if their bytes are.
-fn is_exact(data_type: &DataType) -> bool {
-    !matches!(data_type, DataType::Float32 | DataType::Float64) && !data_type.is_nested()
-}
-
 fn converter(schema: &SchemaRef, columns: &[usize]) -> Result<RowConverter> {
-    let fields = columns.iter().map(|column| SortField::new(schema.field(*column).data_type().clone()));
+    let fields = columns
+        .iter()
+        .map(|column| SortField::new(schema.field(*column).data_type().clone()));
     Ok(RowConverter::new(fields.collect())?)
 }
 
@@ -90,9 +85,8 @@ impl SpillTable {
     /// # Errors
     /// `Unsupported`: a column's type cannot be written as bytes.
     pub fn new(backend: Arc<dyn Backend>, columns: SchemaRef, identity: Vec<usize>) -> Result<SpillTable> {
-        let is_exact = identity.iter().all(|column| is_exact(columns.field(*column).data_type()));
         let all = 0..columns.fields().len();
-        let others: Vec<usize> = all.filter(|column| !is_exact || !identity.contains(column)).collect();
+        let others: Vec<usize> = all.filter(|column| !identity.contains(column)).collect();
         Ok(SpillTable {
             number: backend.next_table(),
             in_key: converter(&columns, &identity)?,
@@ -101,7 +95,6 @@ impl SpillTable {
             columns,
             identity,
             others,
-            is_exact,
         })
     }
 
@@ -146,9 +139,6 @@ impl SpillTable {
         let of = |columns_of: &[usize]| -> Vec<ArrayRef> {
             columns_of.iter().map(|column| columns[*column].clone()).collect()
         };
-        if !self.is_exact {
-            self.remove_equal(writes, given.hashes, &of(&self.identity))?;
-        }
         let keys = Self::encode(&self.in_key, &of(&self.identity))?;
         let values = Self::encode(&self.in_value, &of(&self.others))?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -183,46 +173,15 @@ impl SpillTable {
         Ok(())
     }
 
-    /// Adds removals of the rows that have some identities, whatever bytes they were put with.
-    ///
-    /// # Errors
-    /// As [`SpillTable::remove`]; `Unavailable`: the store cannot be read.
-    pub fn remove_equal(&self, writes: &mut Writes, hashes: &[u64], identities: &[ArrayRef]) -> Result<()> {
-        if self.is_exact {
-            return self.remove(writes, hashes, identities);
-        }
-        let found = self.of_hashes(hashes)?;
-        let columns: Vec<ArrayRef> = self.identity.iter().map(|key| found.rows.column(*key).clone()).collect();
-        let mut given = RowStore::new(Arc::new(self.columns.project(&self.identity)?));
-        let first = given.append(identities, hashes.len());
-        let mut by_hash: HashMap<u64, Vec<u32>> = HashMap::new();
-        for (row, hash) in hashes.iter().enumerate() {
-            by_hash.entry(*hash).or_default().push(first + row as u32);
-        }
-        let view = RowStore::view(0..columns.len(), &columns);
-        let is_given = |row: &usize| {
-            let slots = by_hash.get(&found.hashes[*row]);
-            slots.into_iter().flatten().any(|slot| given.equals(*slot, &view, *row))
-        };
-        let rows: Vec<usize> = (0..found.len()).filter(is_given).collect();
-        let hashes: Vec<u64> = rows.iter().map(|row| found.hashes[*row]).collect();
-        let rows = UInt32Array::from_iter_values(rows.iter().map(|row| *row as u32));
-        let equal = columns.iter().map(|column| Ok(take(column, &rows, None)?));
-        self.remove(writes, &hashes, &equal.collect::<Result<Vec<_>>>()?)
-    }
-
-    /// Rows of some identities; among them may be others of the same hash.
+    /// Rows of some identities.
     ///
     /// # Arguments
-    /// - `hashes`: of the rows' keys, none twice if keys are not exact.
+    /// - `hashes`: of the rows' keys.
     /// - `identities`: columns of the identities.
     ///
     /// # Errors
     /// `Unavailable`: the store cannot be read.
     pub fn find(&self, hashes: &[u64], identities: &[ArrayRef]) -> Result<Spilled> {
-        if !self.is_exact {
-            return self.of_hashes(hashes);
-        }
         let encoded = Self::encode(&self.in_key, identities)?;
         let (mut keys, mut key) = (Entries::default(), Vec::new());
         for (row, hash) in hashes.iter().enumerate() {
@@ -263,16 +222,15 @@ impl SpillTable {
     /// # Errors
     /// `Unavailable`: the store cannot be read.
     pub fn range(&self, from: u32, until: Option<u32>, most: usize) -> Result<(Spilled, Option<u32>)> {
-        let scan = |range: std::ops::Range<&[u8]>, most: usize, found: &mut Entries| {
-            self.backend.scan(range, most, found)
-        };
+        let scan =
+            |range: std::ops::Range<&[u8]>, most: usize, found: &mut Entries| self.backend.scan(range, most, found);
         let (found, cut) = self.scan_range(&scan, from, until, most)?;
         Ok((self.decode(&found)?, cut))
     }
 
     fn scan_range(
         &self,
-        scan: &dyn Fn(std::ops::Range<&[u8]>, usize, &mut Entries) -> Result<()>,
+        scan: &ScanRange<'_>,
         from: u32,
         until: Option<u32>,
         most: usize,
@@ -339,7 +297,7 @@ impl SpillTable {
             weights.push(i64::from_le_bytes(stamp[8..].try_into().expect("eight bytes")));
         }
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.columns.fields().len()];
-        if self.is_exact && !self.identity.is_empty() {
+        if !self.identity.is_empty() {
             let parser = self.in_key.parser();
             let keys = (0..count).map(|entry| parser.parse(&found.key(entry)[HEAD..]));
             let keys = self.in_key.convert_rows(keys)?;
@@ -385,9 +343,8 @@ impl Iterator for SpillScan {
 
     fn next(&mut self) -> Option<Result<Spilled>> {
         let from = self.from?;
-        let scan = |range: std::ops::Range<&[u8]>, most: usize, found: &mut Entries| {
-            self.snapshot.scan(range, most, found)
-        };
+        let scan =
+            |range: std::ops::Range<&[u8]>, most: usize, found: &mut Entries| self.snapshot.scan(range, most, found);
         let read = self.table.scan_range(&scan, from, None, SCAN_ENTRIES);
         let rows = read.and_then(|(found, cut)| {
             self.from = cut;

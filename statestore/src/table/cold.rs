@@ -50,7 +50,9 @@ impl VersionedTable {
         for start in (0..hashes.len()).step_by(WRITE_CHUNK) {
             let count = WRITE_CHUNK.min(hashes.len() - start);
             let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(start, count)).collect();
-            let found = self.shards[shard].read().read_missing(&hashes[start..start + count], &keys)?;
+            let found = self.shards[shard]
+                .read()
+                .read_missing(&hashes[start..start + count], &keys)?;
             if let Some(found) = found {
                 self.shards[shard].write().admit(&found);
             }

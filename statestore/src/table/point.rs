@@ -1,7 +1,7 @@
 //! Reads of one row where it lies: no pin, no batch, the lock of one shard alone.
 
-use super::{VersionedTable, cold};
 use super::shard::Shard;
+use super::{VersionedTable, cold};
 use crate::column::Stored;
 use crate::{Epoch, Result, RowStore, RowView, hash_rows, shard_of};
 use arrow::array::ArrayRef;
@@ -53,9 +53,16 @@ impl VersionedTable {
                 return Ok(Some(read(row)));
             }
         }
-        for shard in self.shards.iter().map(|shard| shard.read()).filter(|shard| shard.is_spilled()) {
+        for shard in self
+            .shards
+            .iter()
+            .map(|shard| shard.read())
+            .filter(|shard| shard.is_spilled())
+        {
             shard.check(epoch)?;
-            if cold::find(&shard, &self.schema.identity(), key, &[hash], &[0], epoch)?.is_some_and(|found| found.rows.num_rows() > 0) {
+            if cold::find(&shard, &self.schema.identity(), key, &[hash], &[0], epoch)?
+                .is_some_and(|found| found.rows.num_rows() > 0)
+            {
                 return self.read_spilled(&shard, key, hash, epoch, read);
             }
         }

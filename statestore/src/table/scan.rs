@@ -5,7 +5,7 @@ use super::cold::RangePosition;
 use super::shard::Shard;
 use crate::{Changes, Epoch, Pin, Result, Weights};
 use arrow::array::{RecordBatch, UInt32Array};
-use arrow::compute::take_record_batch;
+use arrow::compute::take;
 use arrow::datatypes::SchemaRef;
 use std::ops::Range;
 use std::sync::Arc;
@@ -167,8 +167,13 @@ impl Scan {
             return Ok(None);
         }
         let (rows, more) = choose(piece.rows);
-        let chosen = take_record_batch(&range.rows.project(&self.projection)?, &UInt32Array::from(rows))?;
-        Ok(Some((chosen, more)))
+        let (count, rows) = (rows.len(), UInt32Array::from(rows));
+        let columns = self
+            .projection
+            .iter()
+            .map(|column| take(range.rows.column(*column), &rows, None));
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(Some((Changes::batch(self.schema.clone(), columns, count)?, more)))
     }
 
     fn next_slots(&mut self, rows_max: usize) -> Result<Option<(Vec<arrow::array::ArrayRef>, usize)>> {

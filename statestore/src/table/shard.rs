@@ -14,12 +14,12 @@ use super::gone::Gone;
 use super::past::{NONE, Past};
 use super::secondary::Secondary;
 use super::{TableSchema, TableStatistics};
-pub(super) use cold::{Cold, RangeRows};
 use crate::index::NO_SLOT;
 use crate::retention::expired;
 use crate::{Changes, Epoch, Error, KeyIndex, Result, RowStore, RowView, hash_rows};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::interleave;
+pub(super) use cold::{Cold, RangeRows};
 use std::collections::VecDeque;
 use std::ops::Range;
 

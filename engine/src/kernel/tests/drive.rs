@@ -55,25 +55,29 @@ impl<K: Kernel + 'static> Drive<K> {
     fn new(node: Node, make: impl Fn() -> K + 'static) -> Drive<K> {
         let (tables, make) = (node.state_tables(), Rc::new(make));
         let copies = vec![Vec::new(); tables.len()];
-        let spilling = |bytes: &usize| {
-            let (make, spill) = (make.clone(), Spill::new(Arc::new(Map::default()), *bytes));
-            let make = Box::new(move || Ok(Box::new(make()) as Box<dyn Kernel>));
-            let kernel = SpillKernel::new(make, tables.clone(), node.key_columns(), &spill);
-            (kernel.unwrap(), copies.clone())
-        };
-        let has_keys = tables.iter().all(|table| !table.key.is_empty());
-        let spilling = LITTLE.iter().filter(|_| has_keys).map(spilling).collect();
-        Drive {
+        let mut drive = Drive {
             node,
             kernel: make(),
             again: None,
             make,
-            copies,
-            spilling,
+            copies: copies.clone(),
+            spilling: Vec::new(),
             tables,
             contents: Bag::new(),
             epoch: 0,
+        };
+        if drive.tables.iter().all(|table| !table.key.is_empty()) {
+            let spilling = LITTLE.map(|bytes| (drive.spilling(bytes), copies.clone()));
+            drive.spilling = spilling.into();
         }
+        drive
+    }
+
+    /// An operator with little memory.
+    fn spilling(&self, bytes: usize) -> SpillKernel {
+        let (make, spill) = (self.make.clone(), Spill::new(Arc::new(Map::default()), bytes));
+        let make = Box::new(move || Ok(Box::new(make()) as Box<dyn Kernel>));
+        SpillKernel::new(make, self.tables.clone(), self.node.key_columns(), &spill).unwrap()
     }
 
     /// Runs one epoch.
@@ -127,8 +131,21 @@ impl<K: Kernel + 'static> Drive<K> {
             for (kernel, copies) in &mut self.spilling {
                 copy_changes(kernel, &self.tables, copies, self.epoch);
             }
+            if self.epoch % 5 == 0 {
+                self.start_spilling_again();
+            }
         }
         Ok(plus)
+    }
+
+    /// Those that have little memory are made anew, and go on telling what changes.
+    fn start_spilling_again(&mut self) {
+        for number in 0..self.spilling.len() {
+            let mut again = self.spilling(LITTLE[number]);
+            self.give_state(&mut again);
+            (0..self.tables.len()).for_each(|table| again.note_changes(table));
+            self.spilling[number].0 = again;
+        }
     }
 
     /// Those that have little memory give the same, and hold the same.
@@ -143,7 +160,11 @@ impl<K: Kernel + 'static> Drive<K> {
             for table in 0..self.tables.len() {
                 let there = bag(&kernel.read(table, None).unwrap());
                 let wanted = bag(&self.kernel.read(table, None).unwrap());
-                assert_eq!(there, wanted, "table {table} with little memory after epoch {}", self.epoch);
+                assert_eq!(
+                    there, wanted,
+                    "table {table} with little memory after epoch {}",
+                    self.epoch
+                );
                 assert_eq!(kernel.size(table).0, self.kernel.size(table).0);
                 let keys = keys_of(&self.tables[table], &self.kernel.read(table, None).unwrap());
                 let there = bag(&kernel.read(table, Some(&keys)).unwrap());
@@ -192,6 +213,12 @@ impl<K: Kernel + 'static> Drive<K> {
     /// A kernel that has been given the state of this one, a few rows at a time.
     fn made_anew(&self) -> K {
         let mut again = (self.make)();
+        self.give_state(&mut again);
+        again
+    }
+
+    fn give_state(&self, again: &mut dyn Kernel) {
+        again.await_state(1 << 20);
         for table in 0..self.tables.len() {
             for rows in self.kernel.read(table, None).unwrap() {
                 again.reserve(table, rows.num_rows());
@@ -202,7 +229,6 @@ impl<K: Kernel + 'static> Drive<K> {
                 }
             }
         }
-        again
     }
 
     /// A state table, all of it or the rows of some keys.
@@ -229,7 +255,7 @@ fn keys_of(table: &TableSchema, parts: &[arrow::array::RecordBatch]) -> Vec<Arra
     let names = self::rows(&keys);
     let is_first = |row: &u32| !names[..*row as usize].contains(&names[*row as usize]);
     let first: Vec<u32> = (0..keys.num_rows() as u32).filter(is_first).take(5).collect();
-    let keys = arrow::compute::take_record_batch(&keys, &first.into()).unwrap();
+    let keys = arrow::compute::take_record_batch(&keys, &arrow::array::UInt32Array::from(first)).unwrap();
     keys.columns().to_vec()
 }
 

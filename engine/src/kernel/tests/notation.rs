@@ -36,7 +36,7 @@ struct Step {
 }
 
 /// Runs a kernel on the left side of a text and compares with its right side, every row a push of its own.
-pub(super) fn check<K: Kernel>(
+pub(super) fn check<K: Kernel + 'static>(
     mut drive: Drive<K>,
     inputs: &[(&str, &SchemaRef)],
     output: &SchemaRef,

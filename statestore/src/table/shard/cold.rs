@@ -70,7 +70,11 @@ impl Cold {
         let keys = Arc::new(schema.columns.project(&identity)?);
         let all = (0..identity.len()).collect();
         Ok(Cold {
-            rows: Arc::new(SpillTable::new(spill.backend.clone(), schema.columns.clone(), identity)?),
+            rows: Arc::new(SpillTable::new(
+                spill.backend.clone(),
+                schema.columns.clone(),
+                identity,
+            )?),
             marks: Arc::new(SpillTable::new(spill.backend.clone(), keys, all)?),
             share: spill.budget.share(),
             is_used: false,
@@ -190,7 +194,11 @@ impl Shard {
             return Ok(());
         };
         let is_dirty = |slot: &u32| cold.flags(*slot) & CLEAN == 0;
-        let dirty = leaving.slots.iter().zip(&leaving.hashes).filter(|(slot, _)| is_dirty(slot));
+        let dirty = leaving
+            .slots
+            .iter()
+            .zip(&leaving.hashes)
+            .filter(|(slot, _)| is_dirty(slot));
         let (slots, hashes): (Vec<u32>, Vec<u64>) = dirty.map(|(slot, hash)| (*slot, *hash)).unzip();
         if slots.is_empty() {
             return Ok(());
@@ -255,7 +263,7 @@ impl Shard {
     /// - `keys`: columns of the identities, as `view` has them.
     ///
     /// # Returns
-    /// `None`: nothing; else rows, and perhaps others of the same hashes.
+    /// `None`: there are none.
     pub(in crate::table) fn read_missing(&self, hashes: &[u64], keys: &[ArrayRef]) -> Result<Option<Spilled>> {
         let Some(cold) = self.spilled() else {
             return Ok(None);
@@ -288,7 +296,10 @@ impl Shard {
     /// Brings rows back, those that are not here.
     pub(in crate::table) fn admit(&mut self, found: &Spilled) {
         let identity = self.identity.clone();
-        let keys: Vec<ArrayRef> = identity.iter().map(|column| found.rows.column(*column).clone()).collect();
+        let keys: Vec<ArrayRef> = identity
+            .iter()
+            .map(|column| found.rows.column(*column).clone())
+            .collect();
         let view = view_of(&identity, &keys);
         let (mut slots, mut rows) = (Vec::new(), Vec::new());
         for row in 0..found.len() {
@@ -343,7 +354,10 @@ impl Shard {
         let Some(cold) = self.spilled() else {
             return true;
         };
-        let gone = slots.iter().zip(hashes).filter(|(slot, _)| cold.flags(**slot) & SPILLED != 0);
+        let gone = slots
+            .iter()
+            .zip(hashes)
+            .filter(|(slot, _)| cold.flags(**slot) & SPILLED != 0);
         let (gone, hashes): (Vec<u32>, Vec<u64>) = gone.map(|(slot, hash)| (*slot, *hash)).unzip();
         if gone.is_empty() {
             return true;
@@ -424,7 +438,11 @@ impl Shard {
         if let Some(cold) = self.spilled() {
             let (found, cut) = spilled(cold, until)?;
             until = cut.or(until);
-            let keys: Vec<ArrayRef> = self.identity.iter().map(|key| found.rows.column(*key).clone()).collect();
+            let keys: Vec<ArrayRef> = self
+                .identity
+                .iter()
+                .map(|key| found.rows.column(*key).clone())
+                .collect();
             let view = view_of(&self.identity, &keys);
             let mut here = Vec::new();
             self.rows.find_all(&self.index, &found.hashes, &view, &mut here);
