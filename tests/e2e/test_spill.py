@@ -168,29 +168,6 @@ def test_the_backend_of_one_view_or_table(fresh):
         assert db.execute("SELECT sum(s) FROM sums").fetchone() == (200010010,)
 
 
-def peak_bytes(server):
-    status = open(f"/proc/{server.process.pid}/status").read()
-    return int(status.split("RssAnon:")[1].split()[0]) * 1024
-
-
-def test_memory_stays_bounded_while_a_table_grows_beyond_it(fresh):
-    limit = 500 << 20
-    server = fresh(workers=1, args=[*ROCKSDB, "--memory-limit", "1GiB", "--state-memory", "60MiB", "--checkpoint-interval", "5s", "--retain-time", "0s"])
-    peak = 0
-    with server.connect() as db:
-        db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)")
-        db.execute("CREATE MATERIALIZED VIEW w AS SELECT k % 300000 g, count(*) n, sum(length(v)) v FROM t GROUP BY 1")
-        for start in range(0, 2_000_000, 20_000):
-            db.execute(f"INSERT INTO t SELECT k, repeat('x', 200) || k FROM generate_series({start}, {start + 19_999}) AS s(k)")
-            peak = max(peak, peak_bytes(server))
-        assert db.execute("SELECT count(*), sum(n) FROM w").fetchone() == (300_000, 2_000_000)
-        assert db.execute("SELECT length(v) FROM t WHERE k = 599999").fetchone() == (206,)
-        db.execute("CHECKPOINT")
-        peak = max(peak, peak_bytes(server))
-    print(f"{peak >> 20} MiB")
-    assert peak < limit, f"{peak >> 20} MiB of {limit >> 20}"
-
-
 def test_rows_are_refused_beyond_the_limit_and_deletions_are_not(fresh):
     server = fresh(workers=1, args=["--memory-limit", "150MiB"])
     with server.connect() as db:
