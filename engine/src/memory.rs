@@ -53,7 +53,8 @@ impl MemoryGuard {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Waits until the process is within its limit again, but not for long.
+    /// Waits until the process is within its limit again, but not for long. The system tells nobody of that, so it is looked up
+    /// now and then, while rows wait.
     ///
     /// # Errors
     /// As [`MemoryGuard::check`].

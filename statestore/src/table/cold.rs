@@ -78,7 +78,9 @@ impl VersionedTable {
                 shard.write_leaving(&leaving)?;
                 leaving
             };
-            self.shards[shard].write().leave(&leaving);
+            if !self.shards[shard].write().leave(&leaving) {
+                return Ok(());
+            }
             from = leaving.next;
         }
         self.shards[shard].write().has_let_go();

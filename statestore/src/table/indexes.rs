@@ -81,13 +81,15 @@ impl VersionedTable {
             indexes.len() - 1
         };
         for shard in &self.shards {
-            let slots = {
-                let mut shard = shard.write();
-                shard.admit_all()?;
-                shard.add_secondary(position, columns.clone())
-            };
-            for start in slots.clone().step_by(WRITE_CHUNK) {
-                let end = slots.end.min(start + WRITE_CHUNK as u32);
+            shard.write().add_secondary(position, columns.clone());
+            // From now on no row leaves memory.
+            let mut from = Some(0);
+            while let Some(at) = from {
+                from = shard.write().admit_next(at)?;
+            }
+            let slots = shard.read().slots();
+            for start in (0..slots).step_by(WRITE_CHUNK) {
+                let end = slots.min(start + WRITE_CHUNK as u32);
                 shard.write().fill_secondary(position, start..end);
             }
         }

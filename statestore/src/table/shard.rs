@@ -136,14 +136,11 @@ impl Shard {
         }
     }
 
-    /// Adds an index at a position, which has what is written from now on.
-    ///
-    /// # Returns
-    /// The slots whose versions are to be added to it, by [`Shard::fill_secondary`].
-    pub(super) fn add_secondary(&mut self, position: usize, columns: Vec<usize>) -> Range<u32> {
+    /// Adds an index at a position, which has what is written from now on; what is in slots already is added by
+    /// [`Shard::fill_secondary`].
+    pub(super) fn add_secondary(&mut self, position: usize, columns: Vec<usize>) {
         self.secondary.resize_with(position + 1, || None);
         self.secondary[position] = Some(Secondary::new(columns));
-        0..self.created.len() as u32
     }
 
     /// Adds the versions of some slots to an index, if it is there still.
@@ -477,6 +474,15 @@ impl Shard {
     fn new_slot(&mut self, batch: &Batch<'_>, row: usize) -> u32 {
         let slot = self.rows.allocate();
         let index = slot as usize;
+        self.make_room(index);
+        self.created[index] = batch.epoch.0 | DEAD;
+        self.rows.write_one(slot, batch.view, row);
+        self.index.insert(batch.hashes[row], slot);
+        slot
+    }
+
+    /// Sees to it that there is a slot of this number.
+    fn make_room(&mut self, index: usize) {
         if index >= self.created.len() {
             self.created.resize(index + 1, FREE);
             self.previous.resize(index + 1, NONE);
@@ -484,10 +490,6 @@ impl Shard {
                 self.weights.resize(index + 1, 0);
             }
         }
-        self.created[index] = batch.epoch.0 | DEAD;
-        self.rows.write_one(slot, batch.view, row);
-        self.index.insert(batch.hashes[row], slot);
-        slot
     }
 
     /// How many times a slot's row counts now; 0 if it is dead.

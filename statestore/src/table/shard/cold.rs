@@ -2,8 +2,8 @@
 //!
 //! # Rules kept here
 //! 1. A row that is spilled has no past: every reader that may come sees what was spilled, or did not see the row yet.
-//! 2. A row's slot overrides what is spilled of it. Only the shard's writer brings rows back and lets them go; a row that it
-//!    changes is brought back first.
+//! 2. A row's slot overrides what is spilled of it. Only the shard's writer lets rows go, and whoever makes an index brings them
+//!    back beside it; a row that is changed is brought back first.
 //! 3. Of what is spilled, that is known which changed since the last checkpoint ([`Cold::marks`]), as long as deletions are kept.
 //!
 //! # Not here
@@ -228,17 +228,26 @@ impl Shard {
         cold.rows.backend().write(&writes)
     }
 
-    /// Lets rows go that were written.
-    pub(in crate::table) fn leave(&mut self, leaving: &Leaving) {
+    /// Lets rows go that were written, unless they have to stay now: an index was made meanwhile.
+    ///
+    /// # Returns
+    /// Whether they went.
+    pub(in crate::table) fn leave(&mut self, leaving: &Leaving) -> bool {
+        if let Some(cold) = &mut self.cold {
+            let stays = self.secondary.iter().any(Option::is_some);
+            let flags = if stays { SPILLED | CLEAN } else { 0 };
+            cold.is_used = true;
+            leaving.slots.iter().for_each(|slot| cold.set_flags(*slot, flags));
+            if stays {
+                return false;
+            }
+        }
         for (slot, hash) in leaving.slots.iter().zip(&leaving.hashes) {
             self.index.remove(*hash, *slot);
             self.created[*slot as usize] = FREE;
             self.rows.release(*slot);
         }
-        if let Some(cold) = &mut self.cold {
-            cold.is_used = true;
-            leaving.slots.iter().for_each(|slot| cold.set_flags(*slot, 0));
-        }
+        true
     }
 
     /// Writes rows that were never in memory.
@@ -313,13 +322,7 @@ impl Shard {
             self.rows.write_one(slot, &view, row);
             self.index.insert(hash, slot);
             let index = slot as usize;
-            if index >= self.created.len() {
-                self.created.resize(index + 1, FREE);
-                self.previous.resize(index + 1, NONE);
-                if self.multiset {
-                    self.weights.resize(index + 1, 0);
-                }
-            }
+            self.make_room(index);
             self.created[index] = found.created[row];
             self.previous[index] = NONE;
             if self.multiset {
@@ -335,15 +338,17 @@ impl Shard {
         self.rows.write_some(&others, &slots, found.rows.columns(), &rows);
     }
 
-    /// Brings all rows back.
-    pub(in crate::table) fn admit_all(&mut self) -> Result<()> {
-        let mut from = Some(0);
-        while let (Some(cold), Some(at)) = (self.spilled(), from) {
-            let (found, next) = cold.rows.range(at, None, ROWS_PER_STEP)?;
-            self.admit(&found);
-            from = next;
-        }
-        Ok(())
+    /// Brings the rows of the next hashes back, for good: it has an index, so that none leaves any more.
+    ///
+    /// # Returns
+    /// The lower half of the hash where it goes on; `None`: at the end.
+    pub(in crate::table) fn admit_next(&mut self, from: u32) -> Result<Option<u32>> {
+        let Some(cold) = self.spilled() else {
+            return Ok(None);
+        };
+        let (found, next) = cold.rows.range(from, None, ROWS_PER_STEP)?;
+        self.admit(&found);
+        Ok(next)
     }
 
     /// Takes rows out of the store whose slots are freed.
