@@ -76,6 +76,7 @@ fn every_option_is_a_key_of_the_file() {
         "workers" | "retain_epochs" | "max_connections" | "checkpoint_retain" => "1",
         "allow_older_checkpoint" => "true",
         "allow_path" => "['.']",
+        "state_backend" => "'memory'",
         _ => "'1'",
     };
     let text: String = keys().iter().map(|key| format!("{key} = {}\n", value(key))).collect();
