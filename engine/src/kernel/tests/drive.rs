@@ -131,7 +131,7 @@ impl<K: Kernel + 'static> Drive<K> {
             for (kernel, copies) in &mut self.spilling {
                 copy_changes(kernel, &self.tables, copies, self.epoch);
             }
-            if self.epoch % 5 == 0 {
+            if self.epoch.is_multiple_of(5) {
                 self.start_spilling_again();
             }
         }
@@ -140,8 +140,8 @@ impl<K: Kernel + 'static> Drive<K> {
 
     /// Those that have little memory are made anew, and go on telling what changes.
     fn start_spilling_again(&mut self) {
-        for number in 0..self.spilling.len() {
-            let mut again = self.spilling(LITTLE[number]);
+        for (number, memory) in LITTLE.into_iter().enumerate() {
+            let mut again = self.spilling(memory);
             self.give_state(&mut again);
             (0..self.tables.len()).for_each(|table| again.note_changes(table));
             self.spilling[number].0 = again;
