@@ -1,20 +1,24 @@
 //! Keeps the process within its memory: what would add rows is refused, or waits, while it is over its limit.
 //!
 //! # Rules kept here
-//! Memory is that of the process as the system counts it, without files; it is looked up [`LOOKS_APART`] apart at most.
+//! 1. Memory is that of the process as the system counts it, without files; it is looked up [`LOOKS_APART`] apart at most.
+//! 2. What is kept for its convenience alone goes when memory is short, before anything is refused.
 //!
 //! # Not here
 //! What makes room: state that leaves memory ([`cenote_statestore::spill`]).
 
 use cenote_statestore::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long what was seen last holds.
 const LOOKS_APART: Duration = Duration::from_millis(20);
 
-/// How long a source waits for memory before it is refused.
+/// How long a writer waits for memory before it is refused.
 const WAIT: Duration = Duration::from_secs(10);
+
+/// Of the limit, in percent: from here on memory is short.
+const SHORT_FROM: u64 = 80;
 
 /// Bytes of a page of memory, as the system counts them for a process.
 const PAGE_BYTES: u64 = 4096;
@@ -26,7 +30,7 @@ pub(crate) struct MemoryGuard {
     started: Instant,
     /// When it was looked up last, in microseconds from the start; 0: never.
     looked: AtomicU64,
-    is_over: AtomicBool,
+    used: AtomicU64,
 }
 
 impl MemoryGuard {
@@ -35,22 +39,29 @@ impl MemoryGuard {
             limit: limit.map(|limit| limit as u64),
             started: Instant::now(),
             looked: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+            used: AtomicU64::new(0),
         }
     }
 
     /// Whether the process is over its limit.
     pub(crate) fn is_over(&self) -> bool {
-        let Some(limit) = self.limit else {
-            return false;
-        };
+        self.limit.is_some_and(|limit| self.used() > limit)
+    }
+
+    /// Whether the process comes near its limit.
+    pub(crate) fn is_short(&self) -> bool {
+        self.limit.is_some_and(|limit| self.used() > limit / 100 * SHORT_FROM)
+    }
+
+    /// What was seen last of the bytes that are used.
+    fn used(&self) -> u64 {
         let now = self.started.elapsed().as_micros() as u64 + 1;
         let looked = self.looked.load(Ordering::Relaxed);
         if looked == 0 || now > looked + LOOKS_APART.as_micros() as u64 {
             self.looked.store(now, Ordering::Relaxed);
-            self.is_over.store(used() > limit, Ordering::Relaxed);
+            self.used.store(used(), Ordering::Relaxed);
         }
-        self.is_over.load(Ordering::Relaxed)
+        self.used.load(Ordering::Relaxed)
     }
 
     /// Waits until the process is within its limit again, but not for long. The system tells nobody of that, so it is looked up
@@ -62,6 +73,15 @@ impl MemoryGuard {
         let until = Instant::now() + WAIT;
         while self.is_over() && Instant::now() < until {
             std::thread::sleep(LOOKS_APART);
+        }
+        self.check()
+    }
+
+    /// As [`MemoryGuard::wait`], in a task.
+    pub(crate) async fn wait_in_task(&self) -> Result<()> {
+        let until = Instant::now() + WAIT;
+        while self.is_over() && Instant::now() < until {
+            tokio::time::sleep(LOOKS_APART).await;
         }
         self.check()
     }
@@ -99,5 +119,8 @@ mod tests {
         assert_eq!(MemoryGuard::new(Some(0)).check().unwrap_err().state(), "53200");
         assert!(!MemoryGuard::new(Some(usize::MAX)).is_over());
         assert!(!MemoryGuard::new(None).is_over());
+        assert!(!MemoryGuard::new(None).is_short());
+        assert!(!MemoryGuard::new(Some(usize::MAX)).is_short());
+        assert!(MemoryGuard::new(Some(0)).is_short());
     }
 }
