@@ -7,11 +7,12 @@
 //! The stores, and which rows leave memory ([`cenote_statestore::spill`]).
 
 use crate::database::DatabaseConfig;
-use cenote_statestore::spill::Spill;
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::spill::{Backend, Spill};
+use cenote_statestore::{Error, ErrorKind, ProcessMemory, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The option of WITH that chooses a backend.
 pub(crate) const STATE_BACKEND: &str = "state_backend";
@@ -138,7 +139,8 @@ impl StateBackends {
             }
         };
         let (state, cache) = self.memory();
-        let spill = open_rocksdb(&folder, state, cache)?;
+        let store = open_rocksdb(&folder, cache)?;
+        let spill = Spill::within(store, state, ProcessMemory::new(self.memory_limit));
         *opened = Some(Opened {
             spill: spill.clone(),
             _temporary: temporary,
@@ -160,13 +162,12 @@ impl StateBackends {
 }
 
 #[cfg(feature = "rocksdb")]
-fn open_rocksdb(folder: &std::path::Path, state: usize, cache: usize) -> Result<Spill> {
-    let store = cenote_statestore::spill::Rocks::open(folder, cache)?;
-    Ok(Spill::new(std::sync::Arc::new(store), state))
+fn open_rocksdb(folder: &std::path::Path, cache: usize) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(cenote_statestore::spill::Rocks::open(folder, cache)?))
 }
 
 #[cfg(not(feature = "rocksdb"))]
-fn open_rocksdb(_: &std::path::Path, _: usize, _: usize) -> Result<Spill> {
+fn open_rocksdb(_: &std::path::Path, _: usize) -> Result<Arc<dyn Backend>> {
     let message = "this build of Cenote has no state backend \"rocksdb\"";
     Err(Error::new(ErrorKind::Unsupported, "SQL-0241", message).attempt("build with the feature `rocksdb`"))
 }

@@ -29,6 +29,7 @@ pub use map::Map;
 pub use rocks::Rocks;
 pub use table::{SpillRows, SpillTable, Spilled};
 
+use crate::ProcessMemory;
 use std::sync::Arc;
 
 /// Where tables and operators may spill to, and how much of them stays in memory.
@@ -49,6 +50,14 @@ impl Spill {
         Spill {
             backend,
             budget: Arc::new(Budget::new(memory_bytes)),
+        }
+    }
+
+    /// As [`Spill::new`], within the memory of a process.
+    pub fn within(backend: Arc<dyn Backend>, memory_bytes: usize, process: ProcessMemory) -> Spill {
+        Spill {
+            backend,
+            budget: Arc::new(Budget::new(memory_bytes).within(process)),
         }
     }
 }
