@@ -39,7 +39,7 @@ pub use index::{KeyIndex, NO_SLOT, with_spare};
 pub use memory::{LOOKS_APART, ProcessMemory};
 pub use moments::{ExactMoments, FloatMoments, Spread};
 pub use retention::{Pin, Retention};
-pub use rows::{RowStore, RowView, room_for};
+pub use rows::{RowStore, RowView, room_for, rows_at_once};
 pub use table::{
     Delta, DeltaRows, Follower, Lookup, Scan, StoredRow, TableSchema, TableStatistics, UniqueKey, VersionedTable,
 };

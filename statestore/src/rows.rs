@@ -10,6 +10,17 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use std::ops::Range;
 
+/// Bytes of rows that are worked on at once, where they are copied meanwhile.
+const BYTES_AT_ONCE: usize = 1 << 20;
+
+/// How many rows to work on at once.
+///
+/// # Arguments
+/// - `most`: where they are small. `bytes_per_row`: of one, about.
+pub fn rows_at_once(most: usize, bytes_per_row: usize) -> usize {
+    (BYTES_AT_ONCE / bytes_per_row.max(1)).clamp(1, most)
+}
+
 /// Columns of equal length whose rows are allocated and released one at a time.
 #[derive(Debug)]
 pub struct RowStore {
@@ -231,6 +242,11 @@ impl RowStore {
         let columns = self.columns.iter().map(|column| column.gather(slots)).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(slots.len()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).expect("columns follow the schema")
+    }
+
+    /// Bytes of memory of a row, on average.
+    pub fn bytes_per_row(&self) -> usize {
+        self.memory_bytes() / self.slots.max(1) as usize
     }
 
     /// As [`RowStore::memory_bytes`], after what is nearly full has grown.

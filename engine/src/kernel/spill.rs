@@ -17,7 +17,7 @@ use super::{Kernel, LaterRows, not_noted};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{filter_record_batch, take};
 use cenote_statestore::spill::{Share, Spill, SpillRows, SpillTable, Spilled, Writes};
-use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, hash_rows, other_hashes};
+use cenote_statestore::{Changes, Epoch, Result, RowStore, TableSchema, hash_rows, other_hashes, rows_at_once};
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -131,12 +131,11 @@ impl Table {
 
     /// Writes rows.
     fn write(&self, rows: &RecordBatch) -> Result<()> {
-        for from in (0..rows.num_rows()).step_by(ROWS_PER_WRITE) {
+        let count = rows.num_rows();
+        let at_once = rows_at_once(ROWS_PER_WRITE, rows.get_array_memory_size() / count.max(1));
+        for from in (0..count).step_by(at_once) {
             let mut writes = Writes::default();
-            self.put(
-                &mut writes,
-                &rows.slice(from, ROWS_PER_WRITE.min(rows.num_rows() - from)),
-            )?;
+            self.put(&mut writes, &rows.slice(from, at_once.min(count - from)))?;
             self.cold.backend().write(&writes)?;
         }
         Ok(())
@@ -174,7 +173,8 @@ impl Table {
         let (mut there, mut gone) = (Vec::new(), Vec::new());
         let mut from = Some(0);
         while let Some(at) = from {
-            let (marks, next) = self.marks.range(at, None, ROWS_PER_READ)?;
+            let at_once = rows_at_once(ROWS_PER_READ, self.cold.bytes_per_row());
+            let (marks, next) = self.marks.range(at, None, at_once)?;
             if !marks.is_empty() {
                 there.push(self.cold.find(&marks.hashes, marks.rows.columns())?.rows);
                 gone.push(marks.rows);

@@ -45,6 +45,15 @@ pub trait Backend: Debug + Send + Sync {
     /// `Unavailable`: the store cannot be read.
     fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()>;
 
+    /// Reads all entries of several ranges, each of the keys of one hash ([`Backend::scan`]), in the order of their keys.
+    ///
+    /// # Errors
+    /// As [`Backend::scan`].
+    fn scan_hashes(&self, ranges: &[Range<Vec<u8>>], found: &mut Entries) -> Result<()> {
+        let mut each = ranges.iter();
+        each.try_for_each(|range| self.scan(&range.start..&range.end, usize::MAX, found))
+    }
+
     /// Everything as it is now.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 

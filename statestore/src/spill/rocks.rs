@@ -151,8 +151,8 @@ fn read_options(range: &Range<&[u8]>) -> ReadOptions {
     options
 }
 
-fn read(
-    mut entries: DBRawIterator<'_>,
+fn seek(
+    entries: &mut DBRawIterator<'_>,
     range: &Range<&[u8]>,
     most: usize,
     found: &mut Entries,
@@ -218,8 +218,20 @@ impl Backend for Rocks {
     }
 
     fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()> {
-        let entries = self.db.raw_iterator_opt(read_options(&range));
-        read(entries, &range, most, found).map_err(|error| self.failed("read", &error))
+        let mut entries = self.db.raw_iterator_opt(read_options(&range));
+        seek(&mut entries, &range, most, found).map_err(|error| self.failed("read", &error))
+    }
+
+    fn scan_hashes(&self, ranges: &[Range<Vec<u8>>], found: &mut Entries) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        // An iterator is dear to make, and cheap to move.
+        let mut entries = self.db.raw_iterator_opt(options);
+        for range in ranges {
+            let range = range.start.as_slice()..range.end.as_slice();
+            seek(&mut entries, &range, usize::MAX, found).map_err(|error| self.failed("read", &error))?;
+        }
+        Ok(())
     }
 
     fn snapshot(&self) -> Box<dyn Snapshot> {
@@ -253,8 +265,8 @@ struct RocksSnapshot {
 impl Snapshot for RocksSnapshot {
     fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()> {
         self.view.with_dependent(|_, snapshot| {
-            let entries = snapshot.raw_iterator_opt(read_options(&range));
-            read(entries, &range, most, found).map_err(|error| failed("read", &self.folder, &error))
+            let mut entries = snapshot.raw_iterator_opt(read_options(&range));
+            seek(&mut entries, &range, most, found).map_err(|error| failed("read", &self.folder, &error))
         })
     }
 }

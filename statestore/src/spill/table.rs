@@ -10,11 +10,12 @@
 //! Arrow's row format: <https://docs.rs/arrow-row>.
 
 use super::backend::{Backend, Entries, Snapshot, Writes};
-use crate::{Changes, Epoch, Error, Result};
+use crate::{Changes, Epoch, Error, Result, rows_at_once};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, Rows, SortField};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a key before the identity.
 const HEAD: usize = 12;
@@ -39,6 +40,8 @@ pub struct SpillTable {
     others: Vec<usize>,
     in_key: RowConverter,
     in_value: RowConverter,
+    /// Of the batch that had the largest rows so far.
+    bytes_per_row: AtomicUsize,
 }
 
 /// Rows read from a [`SpillTable`].
@@ -95,6 +98,7 @@ impl SpillTable {
             columns,
             identity,
             others,
+            bytes_per_row: AtomicUsize::new(0),
         })
     }
 
@@ -141,7 +145,7 @@ impl SpillTable {
         };
         let keys = Self::encode(&self.in_key, &of(&self.identity))?;
         let values = Self::encode(&self.in_value, &of(&self.others))?;
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let (mut key, mut value, before) = (Vec::new(), Vec::new(), writes.bytes());
         for (row, hash) in given.hashes.iter().enumerate() {
             self.head(*hash, &mut key);
             key.extend_from_slice(keys.as_ref().map_or(&[], |keys| keys.row(row).data()));
@@ -152,7 +156,14 @@ impl SpillTable {
             value.extend_from_slice(values.as_ref().map_or(&[], |values| values.row(row).data()));
             writes.put(&key, &value);
         }
+        let bytes = (writes.bytes() - before) / given.hashes.len().max(1);
+        self.bytes_per_row.fetch_max(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Bytes of a row, about, where they are largest.
+    pub fn bytes_per_row(&self) -> usize {
+        self.bytes_per_row.load(Ordering::Relaxed)
     }
 
     /// Adds removals to what is to be written.
@@ -202,11 +213,12 @@ impl SpillTable {
         let mut ordered_hashes: Vec<u64> = hashes.iter().map(|hash| ordered(*hash)).collect();
         ordered_hashes.sort_unstable();
         ordered_hashes.dedup();
+        let ranges = ordered_hashes.iter().map(|hash| {
+            let (from, until) = self.bounds(*hash, hash.checked_add(1));
+            from..until
+        });
         let mut found = Entries::default();
-        for hash in ordered_hashes {
-            let (from, until) = self.bounds(hash, hash.checked_add(1));
-            self.backend.scan(&from..&until, usize::MAX, &mut found)?;
-        }
+        self.backend.scan_hashes(&ranges.collect::<Vec<_>>(), &mut found)?;
         self.decode(&found)
     }
 
@@ -214,7 +226,7 @@ impl SpillTable {
     ///
     /// # Arguments
     /// - `from`: of these hashes and greater ones. `until`: of smaller ones; `None`: of all.
-    /// - `most`: rows to read, at least 1; more where so many have one hash.
+    /// - `most`: rows to read, at least 1: fewer where they are large, more where so many have one hash.
     ///
     /// # Returns
     /// The rows, and up to which hash (not included) they are all there are; `None`: up to `until`.
@@ -235,6 +247,7 @@ impl SpillTable {
         until: Option<u32>,
         most: usize,
     ) -> Result<(Entries, Option<u32>)> {
+        let most = rows_at_once(most, self.bytes_per_row());
         let whole = |half: u32| (half as u64) << 32;
         let (start, end) = self.bounds(whole(from), until.map(whole));
         let mut found = Entries::default();

@@ -85,6 +85,21 @@ fn stores_hold_what_a_map_holds() {
             let wanted = model.iter().filter(|(key, _)| key.starts_with(&hash));
             let wanted: Vec<_> = wanted.map(|(key, value)| (key.clone(), value.clone())).collect();
             assert_eq!(entries(&found), wanted, "{}: a hash in round {round}", store.name());
+            // Those of several.
+            let mut hashes: Vec<Vec<u8>> = (0..random(9)).map(|_| key_of(random(300))[..12].to_vec()).collect();
+            hashes.sort();
+            hashes.dedup();
+            let ranges = hashes.iter().map(|hash| {
+                let next = u64::from_be_bytes(hash[4..].try_into().unwrap()) + 1;
+                hash.clone()..[&hash[..4], &next.to_be_bytes()].concat()
+            });
+            let mut found = Entries::default();
+            store.scan_hashes(&ranges.collect::<Vec<_>>(), &mut found).unwrap();
+            let wanted = model
+                .iter()
+                .filter(|(key, _)| hashes.iter().any(|hash| key.starts_with(hash)));
+            let wanted: Vec<_> = wanted.map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!(entries(&found), wanted, "{}: hashes in round {round}", store.name());
             let mut keys = Entries::default();
             (0..30).for_each(|_| keys.push(&key_of(random(300)), &[]));
             let (mut found, mut positions) = (Entries::default(), Vec::new());

@@ -47,8 +47,9 @@ impl VersionedTable {
         if !self.shards[shard].read().is_spilled() {
             return Ok(());
         }
-        for start in (0..hashes.len()).step_by(WRITE_CHUNK) {
-            let count = WRITE_CHUNK.min(hashes.len() - start);
+        let chunk = self.shards[shard].read().rows_at_once(WRITE_CHUNK);
+        for start in (0..hashes.len()).step_by(chunk) {
+            let count = chunk.min(hashes.len() - start);
             let keys: Vec<ArrayRef> = keys.iter().map(|key| key.slice(start, count)).collect();
             let found = self.shards[shard]
                 .read()
@@ -72,7 +73,7 @@ impl VersionedTable {
         loop {
             let leaving = {
                 let shard = self.shards[shard].read();
-                let Some(leaving) = shard.leaving(from, WRITE_CHUNK) else {
+                let Some(leaving) = shard.leaving(from, shard.rows_at_once(WRITE_CHUNK)) else {
                     break;
                 };
                 shard.write_leaving(&leaving)?;

@@ -117,6 +117,7 @@ impl Scan {
             shard.check(self.pin.epoch())?;
             let end = shard.slots().min(self.slot.saturating_add(SLOTS_PER_HOLD));
             let (mut places, mut weights) = (Vec::new(), Vec::new());
+            let rows_max = shard.rows_at_once(rows_max);
             while self.slot < end && places.len() < rows_max {
                 if let Some(version) = shard.version_at(self.slot, self.pin.epoch()) {
                     places.push(version.place);

@@ -14,7 +14,7 @@ use super::super::shard::{Place, Shard, Version};
 use super::{DEAD, FREE};
 use crate::spill::{Share, Spill, SpillRows, SpillTable, Spilled, Writes};
 use crate::table::TableSchema;
-use crate::{Changes, Epoch, KeyIndex, Result, RowStore, RowView, hash_rows};
+use crate::{Changes, Epoch, KeyIndex, Result, RowStore, RowView, hash_rows, rows_at_once};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch};
 use std::sync::Arc;
@@ -127,6 +127,12 @@ impl Shard {
     #[inline]
     pub(in crate::table) fn may_spill(&self) -> bool {
         self.cold.is_some()
+    }
+
+    /// How many rows to copy at once, `most` if they are small.
+    pub(in crate::table) fn rows_at_once(&self, most: usize) -> usize {
+        let cold = self.spilled().map_or(0, |cold| cold.rows.bytes_per_row());
+        rows_at_once(most, self.rows.bytes_per_row().max(cold))
     }
 
     fn spilled(&self) -> Option<&Cold> {
@@ -432,7 +438,7 @@ impl Shard {
     /// Rows of the next hashes that changed after one epoch, as they are at another.
     pub(in crate::table) fn range_changed(&self, from: u32, after: Epoch, at: Epoch) -> Result<RangeRows> {
         let marked = |cold: &Cold, until: Option<u32>| -> SpilledRange {
-            let (marks, next) = cold.marks.range(from, until, ROWS_PER_STEP)?;
+            let (marks, next) = cold.marks.range(from, until, self.rows_at_once(ROWS_PER_STEP))?;
             Ok((cold.rows.find(&marks.hashes, marks.rows.columns())?, next))
         };
         let version = |slot: u32| {
@@ -453,7 +459,7 @@ impl Shard {
         is_seen: &dyn Fn(u64) -> bool,
     ) -> Result<RangeRows> {
         // So many hashes as have a step's rows here.
-        let width = (ROWS_PER_STEP as u64) << 32;
+        let width = (self.rows_at_once(ROWS_PER_STEP) as u64) << 32;
         let width = (width / (self.index.len() as u64).max(1)).max(1);
         let mut until = u32::try_from(from as u64 + width).ok();
         let mut parts = Vec::new();
