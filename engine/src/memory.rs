@@ -76,7 +76,9 @@ impl MemoryGuard {
         Err(Error::new(ErrorKind::Unavailable, "ENGINE-0007", message)
             .sqlstate("53200")
             .fact("memory limit", format!("{} bytes", self.limit.unwrap_or_default()))
-            .attempt("delete rows or drop views, raise --memory-limit, or keep state with --state-backend rocksdb"))
+            .attempt(
+                "delete rows or drop views, raise --memory-limit, or keep state with --state-backend rocksdb or object",
+            ))
     }
 }
 

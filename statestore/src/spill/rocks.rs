@@ -212,6 +212,10 @@ impl Backend for Rocks {
         let memory = self.cache.get_usage() as u64 + property("rocksdb.cur-size-all-mem-tables");
         (memory, property("rocksdb.live-sst-files-size"))
     }
+
+    fn limit_cache(&self, bytes: usize) {
+        self.cache.clone().set_capacity(bytes);
+    }
 }
 
 type DbSnapshot<'a> = rocksdb::Snapshot<'a>;

@@ -16,6 +16,19 @@ fn with_each(test: impl Fn(Arc<dyn Backend>)) {
         let folder = tempfile::tempdir().unwrap();
         test(Arc::new(Rocks::open(&folder.path().join("store"), 8 << 20).unwrap()));
     }
+    #[cfg(feature = "slatedb")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let location = crate::checkpoint::Location::Folder(folder.path().join("bucket"));
+        // So little that files are written, read and merged.
+        let memory = ObjectMemory {
+            cache_bytes: 192 << 10,
+            disk_bytes: 8 << 20,
+        };
+        test(Arc::new(
+            Objects::open(&location, "s", &folder.path().join("cache"), memory).unwrap(),
+        ));
+    }
 }
 
 fn random(seed: u64) -> impl FnMut(u64) -> u64 {
