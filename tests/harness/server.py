@@ -92,10 +92,10 @@ class Server:
     def command(self):
         return [
             binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
-            "--flight", "127.0.0.1:0", "--workers", str(self.workers), *map(str, self.args), *self.place(),
+            "--flight", "127.0.0.1:0", "--workers", str(self.workers), *map(str, self.args), *self.objects(),
         ]
 
-    def place(self):
+    def objects(self):
         """Where state goes if the environment says that it leaves for an object store: a folder, which survives `start`."""
         is_object = {**os.environ, **self.env}.get("CENOTE_STATE_BACKEND") == "object"
         return ["--checkpoint-url", str(self.box / "objects")] if is_object and "--checkpoint-url" not in self.args else []
