@@ -175,8 +175,9 @@ def test_a_store_that_fails_is_named_and_nothing_wrong_is_answered(store, bucket
                 failed = str(error)
                 break
         assert refused and failed, "more than fits into buffers"
-        assert re.search(rf"STATE-0501.*s3://{bucket.name}/p/spill/\w+.*AccessDenied: Access Denied", server.log_text()), failed
-        assert "hidden" not in server.log_text() and SECRET not in server.log_text()
+        assert re.search(rf"cannot write spilled state in s3://{bucket.name}/p/spill/\w+: AccessDenied: Access Denied", failed), failed
+        assert "hidden" not in failed + server.log_text() and SECRET not in failed + server.log_text()
+        assert db.execute("SELECT count(*), sum(k) FROM t").fetchone() == expected((batch + 1) * ROWS)[0], "rows of tables stay in memory"
         proxy.rule = None
     server.kill()
     server.start()

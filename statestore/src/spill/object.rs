@@ -50,7 +50,7 @@ const READS_UNDER_WAY: usize = 32;
 const KEYS_PER_CALL: usize = 8192;
 
 /// How long a write waits for room: while the store takes what it is given, while it takes nothing, and between looking at that.
-const WRITE_PATIENCE: Duration = Duration::from_secs(300);
+const WRITE_PATIENCE: Duration = Duration::from_secs(120);
 const FAILURE_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 

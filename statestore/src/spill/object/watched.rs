@@ -65,9 +65,13 @@ impl ObjectStore for Watched {
     }
 
     async fn put_multipart_opts(&self, place: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
-        let inner = note(&self.failure, self.inner.put_multipart_opts(place, options).await)?;
+        // Nothing is written by that yet.
+        let inner = self.inner.put_multipart_opts(place, options).await;
+        if inner.is_err() {
+            return note(&self.failure, inner);
+        }
         let failure = self.failure.clone();
-        Ok(Box::new(WatchedUpload { inner, failure }))
+        Ok(Box::new(WatchedUpload { inner: inner?, failure }))
     }
 
     async fn get_opts(&self, place: &Path, options: GetOptions) -> Result<GetResult> {
