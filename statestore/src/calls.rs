@@ -7,6 +7,9 @@ use std::sync::mpsc::sync_channel;
 
 use tokio::runtime::{Builder, Runtime};
 
+/// Threads that wait for local disks. More of them read no faster, and each keeps memory.
+const DISK_THREADS: usize = 8;
+
 /// Threads that run what callers wait for. Dropping it ends what is under way.
 pub(crate) struct Calls {
     /// Taken when dropped.
@@ -22,6 +25,7 @@ impl Calls {
     pub(crate) fn new(threads: usize) -> io::Result<Calls> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
+            .max_blocking_threads(DISK_THREADS)
             .thread_name("cenote-objects")
             .enable_all()
             .build()?;

@@ -259,7 +259,11 @@ impl Backend for Objects {
             let values = self.shared.wait("read", async move {
                 let values = stream::iter(wanted).map(move |key| {
                     let db = db.clone();
-                    async move { db.get_with_options(key, &reads()).await }
+                    // A value is a part of a whole block.
+                    async move {
+                        let value = db.get_with_options(key, &reads()).await?;
+                        Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+                    }
                 });
                 let values = values.buffered(READS_UNDER_WAY);
                 values.try_collect::<Vec<Option<Bytes>>>().await

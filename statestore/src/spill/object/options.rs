@@ -36,7 +36,10 @@ const PART_BYTES: usize = 512 << 10;
 const OPEN_FILES: usize = 256;
 
 /// Bytes that scans of many keys read ahead.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+const READ_AHEAD_BYTES: usize = 256 << 10;
+
+/// Bytes that merging reads ahead of each file.
+const MERGE_AHEAD_BYTES: usize = 1 << 20;
 
 /// How often it is looked what merging has made, and whether there is something to merge.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -155,7 +158,7 @@ fn merging() -> CompactorOptions {
             compactions_poll_interval: MERGE_EVERY,
             max_sst_size: FILE_BYTES,
             max_fetch_tasks: 2,
-            bytes_to_fetch: READ_AHEAD_BYTES,
+            bytes_to_fetch: MERGE_AHEAD_BYTES,
             max_subcompactions: 1,
             compression_codec: Some(CompressionCodec::Lz4),
             ..CompactionWorkerOptions::default()
