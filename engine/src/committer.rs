@@ -25,6 +25,7 @@ mod routes;
 mod tables;
 
 use crate::engine::{Logged, Sealed, StateFound, StateRead};
+use crate::memory::MemoryGuard;
 use crate::plan::CollectionId;
 use crate::progress::Progress;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, SwitchView, WorkerPort};
@@ -112,7 +113,7 @@ impl Drop for SourcePermit {
 pub struct RetentionRule {
     /// At least this many epochs behind the newest.
     pub epochs: u64,
-    /// At least this long.
+    /// At least this long, unless memory is short.
     pub time: Duration,
 }
 
@@ -128,6 +129,7 @@ pub(crate) struct Committer {
     pub(crate) progress: Arc<Progress>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) rule: RetentionRule,
+    pub(crate) memory: Arc<MemoryGuard>,
     pub(crate) log: Option<Log>,
     /// The newest epoch; not sealed yet if it is open.
     pub(crate) epoch: Epoch,
@@ -628,7 +630,7 @@ impl Committer {
         let now = Instant::now();
         while let Some((epoch, time)) = self.times.front()
             && epoch.0 < oldest
-            && now.duration_since(*time) >= self.rule.time
+            && (now.duration_since(*time) >= self.rule.time || self.memory.is_short())
         {
             self.retention.keep_from(*epoch);
             self.times.pop_front();

@@ -269,6 +269,7 @@ impl Recovered {
         let (ports, mut threads) = worker::start(workers, progress.clone())?;
         let (requests, receiver) = crossbeam_channel::bounded(REQUESTS_MAX);
         let first_worker = ports[0].clone();
+        let memory = Arc::new(MemoryGuard::new(self.config.memory_limit));
         let committer = Committer {
             requests: receiver,
             visible_moved,
@@ -280,6 +281,7 @@ impl Recovered {
             progress: progress.clone(),
             retention: self.retention.clone(),
             rule: self.config.retention,
+            memory: memory.clone(),
             log: self.log,
             epoch: self.epoch,
             open: None,
@@ -297,7 +299,7 @@ impl Recovered {
             retention: self.retention,
             workers,
             first_worker,
-            memory: Arc::new(MemoryGuard::new(self.config.memory_limit)),
+            memory,
             threads: Mutex::new(threads),
         })
     }
@@ -338,7 +340,7 @@ impl Engine {
     /// `Conflict`: a key is there already, or a row was changed since it was read. Nothing was changed.
     pub async fn commit(&self, commit: Commit) -> Result<Epoch> {
         if commit.adds_rows() {
-            self.memory.check()?;
+            self.memory.wait_in_task().await?;
         }
         let (reply, answer) = oneshot::channel();
         self.send_from_task(Request::Commit { commit, reply }).await?;

@@ -13,7 +13,7 @@
 use crate::database::DatabaseConfig;
 use cenote_statestore::checkpoint::Location;
 use cenote_statestore::spill::{Backend, Budget, Spill};
-use cenote_statestore::{Error, ErrorKind, Result};
+use cenote_statestore::{Error, ErrorKind, ProcessMemory, Result};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -191,7 +191,7 @@ impl StateBackends {
         let _ = std::fs::remove_dir_all(&folder);
         let (state, cache_bytes) = self.memory();
         Opened {
-            budget: Arc::new(Budget::new(state)),
+            budget: Arc::new(Budget::new(state).within(ProcessMemory::new(self.memory_limit))),
             cache_bytes,
             stores: Vec::new(),
             folder,

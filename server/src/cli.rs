@@ -5,6 +5,7 @@
 //! 2. Exit code 0: done, or stopped cleanly; 1: an error, printed on stderr; 2: wrong usage.
 //! 3. Every option has an environment variable `CENOTE_...`.
 
+mod allocator;
 mod checkpoints;
 mod export;
 mod interrupt;

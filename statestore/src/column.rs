@@ -582,6 +582,28 @@ impl Column {
         };
         values + self.nulls.words.capacity() * 8
     }
+
+    /// As [`Column::memory_bytes`], after what is nearly full has grown.
+    pub(crate) fn memory_bytes_grown(&self) -> usize {
+        let values = match &self.values {
+            Values::Byte(values) => grown(values),
+            Values::Short(values) => grown(values),
+            Values::Int(values) => grown(values),
+            Values::Long(values) => grown(values),
+            Values::Wide(values) => grown(values),
+            Values::Bytes(values) | Values::Lists(values, _) => grown(&values.views) + grown(&values.arena),
+        };
+        values + self.nulls.words.capacity() * 8
+    }
+}
+
+/// The bytes of a vector, which doubles when it is full: already those that it will have then if it is nearly full.
+fn grown<T>(values: &Vec<T>) -> usize {
+    let bytes = values.capacity() * size_of::<T>();
+    match values.len() >= values.capacity() / 8 * 7 {
+        true => bytes * 2,
+        false => bytes,
+    }
 }
 
 fn gathered<T: arrow::datatypes::ArrowNativeType>(values: &[T], slots: &[u32]) -> Buffer {

@@ -233,6 +233,11 @@ impl RowStore {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).expect("columns follow the schema")
     }
 
+    /// As [`RowStore::memory_bytes`], after what is nearly full has grown.
+    pub(crate) fn memory_bytes_grown(&self) -> usize {
+        self.columns.iter().map(Column::memory_bytes_grown).sum::<usize>() + self.free.capacity() * 4
+    }
+
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
         self.columns.iter().map(Column::memory_bytes).sum::<usize>() + self.free.capacity() * 4

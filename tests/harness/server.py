@@ -74,24 +74,27 @@ class Server:
     """A server on free ports. Its data folder survives `kill` and `start`, and goes with `close`.
 
     `args` are more arguments for `cenote serve`; `cwd` is where relative paths of file sources start, and what
-    `--allow-path` defaults to.
+    `--allow-path` defaults to; `group` is the folder of a control group that the process runs in.
     """
 
     def __init__(self, workers=1, args=(), cwd=None, data_dir=None, env=None, start=True, ready_timeout=60,
-                 http="127.0.0.1:0", pg="127.0.0.1:0"):
+                 http="127.0.0.1:0", pg="127.0.0.1:0", group=None):
         self.box = Path(tempfile.mkdtemp(prefix="cenote-test-"))
         self.data = Path(data_dir) if data_dir else self.box / "data"
         self.cwd = Path(cwd) if cwd else self.box
         self.workers, self.args, self.env = workers, list(args), env or {}
         self.ready_timeout, self.http_address, self.pg_address = ready_timeout, http, pg
+        self.group = group
         self.process = None
         self.log = collections.deque(maxlen=2000)
         if start:
             self.start()
 
     def command(self):
+        # A process that becomes another one keeps its number.
+        inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(self.group)] if self.group else []
         return [
-            binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
+            *inside, binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
             "--flight", "127.0.0.1:0", "--workers", str(self.workers), *map(str, self.args), *self.objects(),
         ]
 

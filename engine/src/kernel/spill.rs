@@ -290,7 +290,8 @@ impl SpillKernel {
         let tables = 0..self.tables.len();
         let bytes: u64 = tables.map(|table| self.kernel.size(table).1).sum();
         let here = self.here.capacity() * 17;
-        self.share.use_bytes(bytes as usize + here)
+        // What leaves is there twice for a while.
+        self.share.use_bytes(bytes as usize * 2 + here)
     }
 
     /// Writes everything that is not written, and begins with nothing in memory.

@@ -21,6 +21,9 @@ use tokio::task::JoinSet;
 /// Settings that do not hold together, a door that cannot be bound, a database that cannot be opened.
 pub fn serve(options: ServeOptions) -> Result<()> {
     let settings = Settings::resolve(options)?;
+    if settings.has_memory_limit() {
+        super::allocator::give_memory_back();
+    }
     log_to_stderr(&settings.log)?;
     let stopped = watch_signals()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -90,7 +90,7 @@ pub struct ServeOptions {
     /// Largest result that POST /api/v1/sql answers as JSON; Arrow results stream [default: 64MiB]
     #[arg(long, value_name = "SIZE", env = "CENOTE_MAX_RESULT")]
     pub max_result: Option<ByteSize>,
-    /// Memory that one query may use [default: 1GiB]
+    /// Memory that one query may use [default: 1GiB, and a fifth of the memory limit at most]
     #[arg(long, value_name = "SIZE", env = "CENOTE_QUERY_MEMORY")]
     pub query_memory: Option<ByteSize>,
     /// Where state is kept: `memory`; or for what memory does not hold `rocksdb`, or `object`: the object store of --checkpoint-url [default: memory]
@@ -204,6 +204,10 @@ pub struct Settings {
     options: ServeOptions,
 }
 
+/// Bytes that queries may take together, and the part of the memory limit that is the most.
+const QUERY_MEMORY_BYTES: usize = 1 << 30;
+const QUERY_PART: usize = 5;
+
 /// Threads that can run at once on this machine.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -251,9 +255,16 @@ impl Settings {
         })
     }
 
+    /// Whether memory of the process has a limit.
+    pub fn has_memory_limit(&self) -> bool {
+        self.options.memory_limit.is_some()
+    }
+
     /// How to open the database.
     pub fn database(&self) -> DatabaseConfig {
         let options = &self.options;
+        let limit = options.memory_limit.map(|limit| bytes(Some(limit), usize::MAX));
+        let query_memory = limit.map_or(QUERY_MEMORY_BYTES, |limit| QUERY_MEMORY_BYTES.min(limit / QUERY_PART));
         let allowed = options.allow_path.clone().unwrap_or_else(|| vec![PathBuf::from(".")]);
         DatabaseConfig {
             data_dir: Some(
@@ -273,9 +284,9 @@ impl Settings {
             paths: PathPolicy::Below(allowed),
             transient_tables: false,
             answers: Answers::Current,
-            query_memory_bytes: bytes(options.query_memory, 1 << 30),
+            query_memory_bytes: bytes(options.query_memory, query_memory),
             state_backend: options.state_backend.unwrap_or_default(),
-            memory_limit: options.memory_limit.map(|limit| bytes(Some(limit), usize::MAX)),
+            memory_limit: limit,
             state_memory: options.state_memory.map(|limit| bytes(Some(limit), usize::MAX)),
             state_cache: options.state_cache.map(|limit| bytes(Some(limit), usize::MAX)),
             take_over: options.take_over.unwrap_or(false),

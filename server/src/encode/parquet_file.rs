@@ -8,7 +8,7 @@ use cenote_statestore::{Error, ErrorKind, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 /// Encoded bytes after which a row group is closed.
 const ROW_GROUP_BYTES: usize = 16 << 20;
@@ -37,6 +37,9 @@ impl ParquetFile {
     pub fn new(schema: &SchemaRef) -> Result<ParquetFile> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            // Of each page they cost a comparison of every value more, and few readers look at them.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .build();
         let exported = Exported::new(schema, Target::Parquet);

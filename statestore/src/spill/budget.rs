@@ -1,10 +1,15 @@
 //! How much state stays in memory of all that may spill.
 //!
 //! # Rules kept here
-//! While all together are over the limit, whoever has at least its even share gives up what it can.
+//! 1. While all together are over the limit, whoever has at least its even share gives up what it can.
+//! 2. When memory of the process is short, for whatever reason, the limit is a part of what it is else ([`PART_WHEN_SHORT`]).
 
+use crate::ProcessMemory;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One of so many parts of the limit is left when memory of the process is short.
+const PART_WHEN_SHORT: usize = 4;
 
 /// Memory for several tables and operators.
 #[derive(Debug)]
@@ -12,6 +17,7 @@ pub struct Budget {
     limit: usize,
     used: AtomicUsize,
     shares: AtomicUsize,
+    process: ProcessMemory,
 }
 
 /// What one of them uses; it is given back when this is dropped.
@@ -28,12 +34,21 @@ impl Budget {
             limit,
             used: AtomicUsize::new(0),
             shares: AtomicUsize::new(0),
+            process: ProcessMemory::new(None),
         }
     }
 
-    /// Bytes that may be used.
+    /// The same within the memory of a process.
+    pub fn within(self, process: ProcessMemory) -> Budget {
+        Budget { process, ..self }
+    }
+
+    /// Bytes that may be used now.
     pub fn limit(&self) -> usize {
-        self.limit
+        match self.process.is_short() {
+            true => self.limit / PART_WHEN_SHORT,
+            false => self.limit,
+        }
     }
 
     /// Bytes that are used, as far as was told.
@@ -54,7 +69,7 @@ impl Budget {
 impl Share {
     /// Whether so many bytes more are within the limit.
     pub fn has_room_for(&self, bytes: usize) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.budget.limit
+        self.budget.used().saturating_add(bytes) <= self.budget.limit()
     }
 
     /// Tells how much is used now.
@@ -66,7 +81,8 @@ impl Share {
         self.budget.used.fetch_sub(self.used, Ordering::Relaxed);
         self.used = bytes;
         let shares = self.budget.shares.load(Ordering::Relaxed).max(1);
-        self.budget.used() > self.budget.limit && bytes * 2 * shares >= self.budget.limit
+        let limit = self.budget.limit();
+        self.budget.used() > limit && bytes * 2 * shares >= limit
     }
 }
 
@@ -92,5 +108,14 @@ mod tests {
         assert!(!large.use_bytes(20));
         drop(large);
         assert_eq!(budget.used(), 11);
+    }
+
+    #[test]
+    fn all_give_way_earlier_when_the_process_is_short_of_memory() {
+        let budget = Arc::new(Budget::new(100).within(ProcessMemory::new(Some(0))));
+        let mut share = budget.share();
+        assert!(!share.use_bytes(25));
+        assert!(share.use_bytes(26));
+        assert!(!share.has_room_for(0));
     }
 }

@@ -9,8 +9,8 @@
 use super::backend::{Backend, Entries, Snapshot, Writes};
 use crate::{Error, ErrorKind, Result};
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, Options,
-    ReadOptions, SliceTransform, WriteBatch,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
+    DBRawIterator, LruCacheOptions, Options, ReadOptions, SliceTransform, WriteBatch, WriteBufferManager,
 };
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of a key that rows of one hash share: the table's number and the hash.
 const PREFIX: usize = 12;
 
-/// Buffers of changes in memory that are written to files when they are full, and the bytes of the smallest and of the largest.
+/// Buffers of changes in memory that are written to files when they are full, and the bytes of the smallest and of the largest. They
+/// are part of the cache, and may take half of it.
 const BUFFERS: usize = 3;
-const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 2 << 20..=32 << 20;
+const BUFFER_BYTES: std::ops::RangeInclusive<usize> = 1 << 20..=32 << 20;
+
+/// Parts of the cache, as a power of two: a part has to hold far more than one block.
+const CACHE_PARTS_LOG2: i32 = 2;
+
+/// Bytes of a block of a file's index or filter. As a whole they would be larger than a part of a small cache, and be read again for
+/// every key.
+const METADATA_BYTES: usize = 8 << 10;
+
+/// The part of a buffer that its own filter takes.
+const BUFFER_FILTER: f64 = 0.05;
 
 /// Bits of a Bloom filter per key.
 const FILTER_BITS: f64 = 10.0;
@@ -55,7 +66,7 @@ impl Rocks {
     /// Opens an empty database in a folder of its own; what the folder has is removed.
     ///
     /// # Arguments
-    /// - `cache_bytes`: memory for blocks, indexes and filters of files. Changes take as much again at most.
+    /// - `cache_bytes`: memory for blocks, indexes and filters of files, and for changes.
     ///
     /// # Errors
     /// `Unavailable`: the folder cannot be used.
@@ -67,19 +78,29 @@ impl Rocks {
             _ => {}
         }
         std::fs::create_dir_all(folder).map_err(|error| failed("make a folder for", folder, &error))?;
-        let cache = Cache::new_lru_cache(cache_bytes);
+        let mut of_cache = LruCacheOptions::default();
+        of_cache.set_capacity(cache_bytes);
+        of_cache.set_num_shard_bits(CACHE_PARTS_LOG2);
+        let cache = Cache::new_lru_cache_opts(&of_cache);
+        let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(cache_bytes / 2, false, cache.clone());
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&cache);
         blocks.set_bloom_filter(FILTER_BITS, false);
         blocks.set_whole_key_filtering(true);
         blocks.set_cache_index_and_filter_blocks(true);
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        blocks.set_partition_filters(true);
+        blocks.set_metadata_block_size(METADATA_BYTES);
+        blocks.set_pin_top_level_index_and_filter(true);
         blocks.set_format_version(5);
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_block_based_table_factory(&blocks);
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(PREFIX));
-        options.set_write_buffer_size((cache_bytes / BUFFERS).clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()));
+        options.set_write_buffer_manager(&buffers);
+        options.set_write_buffer_size((cache_bytes / 2 / BUFFERS).clamp(*BUFFER_BYTES.start(), *BUFFER_BYTES.end()));
+        options.set_memtable_prefix_bloom_ratio(BUFFER_FILTER);
+        options.set_memtable_whole_key_filtering(true);
         options.set_max_write_buffer_number(BUFFERS as i32);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_max_background_jobs(2);

@@ -49,6 +49,11 @@ impl Marks {
         }
     }
 
+    /// Takes all marks away.
+    pub(super) fn clear(&mut self) {
+        self.words = Vec::new();
+    }
+
     /// Every marked slot is below it.
     pub(super) fn slots(&self) -> u32 {
         self.words.len() as u32 * WORD

@@ -7,9 +7,10 @@
 use crate::kernel::{AggregateKernel, JoinKernel, Kernel, SpillKernel, TopNKernel, state_identity};
 use crate::plan::{Aggregate, Join, Node, TopN};
 use crate::rows::{Bag, Row, add, add_changes, bag, rows};
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
 use cenote_statestore::spill::{Map, Spill};
 use cenote_statestore::{Changes, Epoch, Result, TableSchema};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -150,6 +151,15 @@ impl<K: Kernel + 'static> Drive<K> {
 
     /// Those that have little memory give the same, and hold the same.
     fn spill(&mut self, pushes: &[(usize, Changes)], output: &[Changes]) -> Result<()> {
+        let (tables, of) = (&self.tables, &self.kernel);
+        let held = || (0..tables.len()).map(|table| of.read(table, None).unwrap());
+        let held: Vec<(Bag, Vec<ArrayRef>)> = match self.spilling.is_empty() {
+            true => Vec::new(),
+            false => held()
+                .zip(tables)
+                .map(|(parts, table)| (bag(&parts), keys_of(table, &parts)))
+                .collect(),
+        };
         for (kernel, _) in &mut self.spilling {
             let mut given = Vec::new();
             for (input, changes) in pushes {
@@ -157,18 +167,16 @@ impl<K: Kernel + 'static> Drive<K> {
             }
             kernel.finish(Epoch(self.epoch), &mut given)?;
             assert_eq!(sum(&given), sum(output), "epoch {} with little memory", self.epoch);
-            for table in 0..self.tables.len() {
+            for (table, (wanted, keys)) in held.iter().enumerate() {
                 let there = bag(&kernel.read(table, None).unwrap());
-                let wanted = bag(&self.kernel.read(table, None).unwrap());
                 assert_eq!(
-                    there, wanted,
+                    there, *wanted,
                     "table {table} with little memory after epoch {}",
                     self.epoch
                 );
-                assert_eq!(kernel.size(table).0, self.kernel.size(table).0);
-                let keys = keys_of(&self.tables[table], &self.kernel.read(table, None).unwrap());
-                let there = bag(&kernel.read(table, Some(&keys)).unwrap());
-                assert_eq!(there, bag(&self.kernel.read(table, Some(&keys)).unwrap()));
+                assert_eq!(kernel.size(table).0, of.size(table).0);
+                let there = bag(&kernel.read(table, Some(keys)).unwrap());
+                assert_eq!(there, bag(&of.read(table, Some(keys)).unwrap()));
             }
         }
         Ok(())
@@ -248,10 +256,11 @@ fn sum(output: &[Changes]) -> Bag {
     sum
 }
 
-/// The keys of the first rows of a table, each once.
-fn keys_of(table: &TableSchema, parts: &[arrow::array::RecordBatch]) -> Vec<ArrayRef> {
+/// Keys of the first rows of a table, each once.
+fn keys_of(table: &TableSchema, parts: &[RecordBatch]) -> Vec<ArrayRef> {
     let rows = arrow::compute::concat_batches(&table.columns, parts).unwrap();
     let keys = rows.project(&table.key).unwrap();
+    let keys = keys.slice(0, keys.num_rows().min(20));
     let names = self::rows(&keys);
     let is_first = |row: &u32| !names[..*row as usize].contains(&names[*row as usize]);
     let first: Vec<u32> = (0..keys.num_rows() as u32).filter(is_first).take(5).collect();
@@ -274,13 +283,11 @@ fn copy_changes(kernel: &mut dyn Kernel, tables: &[TableSchema], copies: &mut [V
         let changes = kernel.take_changes(number).unwrap();
         let there: Vec<Row> = changes.there.iter().flat_map(rows).collect();
         let gone: Vec<Row> = changes.gone.iter().flat_map(rows).collect();
-        let mut named: Vec<Row> = there.iter().map(of).chain(gone).collect();
+        let count = there.len() + gone.len();
+        let named: BTreeSet<Row> = there.iter().map(of).chain(gone).collect();
+        assert_eq!(named.len(), count, "changes of table {number} name a row twice");
         copy.retain(|row| !named.contains(&of(row)));
         copy.extend(there);
-        let count = named.len();
-        named.sort();
-        named.dedup();
-        assert_eq!(named.len(), count, "changes of table {number} name a row twice");
         let mut held: Vec<Row> = kernel.read(number, None).unwrap().iter().flat_map(rows).collect();
         held.sort();
         copy.sort();

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Parts that are locked one by one.
-const SHARDS: usize = 16;
+/// Parts that are locked one by one. Each has to hold more than the index and the filter of a file.
+const SHARDS: usize = 4;
 
 /// Bytes that an entry takes beside what is in it.
 const ENTRY_BYTES: usize = 192;

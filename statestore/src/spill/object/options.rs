@@ -23,8 +23,8 @@ const BUFFERS: usize = 3;
 /// Files that are not merged yet, and that a read may have to look into.
 const YOUNG_FILES: usize = 16;
 
-/// Bytes of a file that merging makes.
-const FILE_BYTES: usize = 64 << 20;
+/// Bytes of the smallest and of the largest file that merging makes: such that the cache holds indexes and filters of some.
+const FILE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 20;
 
 /// Bits of a Bloom filter per key, and per hash.
 const FILTER_BITS: u32 = 10;
@@ -104,7 +104,7 @@ impl Opening {
         let settings = self.settings();
         let store: Arc<dyn ObjectStore> = self.store;
         let merging = CompactorBuilder::new(self.path.clone(), store.clone())
-            .with_options(merging())
+            .with_options(merging(self.memory.cache_bytes))
             .with_filter_policies(filters())
             .with_compaction_filter_supplier(self.forgotten);
         Db::builder(self.path, store)
@@ -146,7 +146,7 @@ impl Opening {
     }
 }
 
-fn merging() -> CompactorOptions {
+fn merging(cache_bytes: usize) -> CompactorOptions {
     CompactorOptions {
         poll_interval: MERGE_EVERY,
         commit_compacted_interval: MERGE_EVERY,
@@ -156,7 +156,7 @@ fn merging() -> CompactorOptions {
         worker: Some(CompactionWorkerOptions {
             max_concurrent_compactions: 1,
             compactions_poll_interval: MERGE_EVERY,
-            max_sst_size: FILE_BYTES,
+            max_sst_size: cache_bytes.clamp(*FILE_BYTES.start(), *FILE_BYTES.end()),
             max_fetch_tasks: 2,
             bytes_to_fetch: MERGE_AHEAD_BYTES,
             max_subcompactions: 1,

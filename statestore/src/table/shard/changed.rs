@@ -13,6 +13,9 @@ use std::ops::Range;
 /// Bytes of deleted rows' identities that are always kept.
 const GONE_BYTES_MIN: usize = 1 << 20;
 
+/// The same where rows are spilled: reading all of them is dear, however few are in memory.
+const GONE_BYTES_MIN_SPILLED: usize = 8 << 20;
+
 impl Shard {
     /// What was noted since a checkpoint.
     pub(in crate::table) fn gone(&self) -> &Gone {
@@ -37,7 +40,11 @@ impl Shard {
             .iter()
             .filter(|(_, slot)| self.created[*slot as usize] & DEAD != 0);
         let rows: Vec<u32> = away.map(|(row, _)| *row).collect();
-        let bytes_max = (self.rows.memory_bytes() / 2).max(GONE_BYTES_MIN);
+        let bytes_min = match self.is_spilled() {
+            true => GONE_BYTES_MIN_SPILLED,
+            false => GONE_BYTES_MIN,
+        };
+        let bytes_max = (self.rows.memory_bytes() / 2).max(bytes_min);
         self.gone.keep(epoch, changes, &self.identity, rows, bytes_max)
     }
 

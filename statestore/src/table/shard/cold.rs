@@ -14,7 +14,7 @@ use super::super::shard::{Place, Shard, Version};
 use super::{DEAD, FREE};
 use crate::spill::{Share, Spill, SpillRows, SpillTable, Spilled, Writes};
 use crate::table::TableSchema;
-use crate::{Changes, Epoch, Result, RowStore, RowView, hash_rows};
+use crate::{Changes, Epoch, KeyIndex, Result, RowStore, RowView, hash_rows};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch};
 use std::sync::Arc;
@@ -144,11 +144,28 @@ impl Shard {
         is_too_much && self.cold.as_ref().is_some_and(|cold| used >= cold.looks_from)
     }
 
-    /// Notes that all rows have gone that may.
+    /// Notes that all rows have gone that may. If none is left, the memory that they had is given back.
     pub(in crate::table) fn has_let_go(&mut self) {
+        if self.rows.live() == 0 && self.secondary.iter().all(Option::is_none) {
+            self.forget_slots();
+        }
         let used = self.use_memory();
         if let (Some(cold), Some((used, is_too_much))) = (&mut self.cold, used) {
             cold.looks_from = if is_too_much { used + used / 4 } else { 0 };
+        }
+    }
+
+    /// Begins with slots anew: none is in use, so nobody knows one's number.
+    fn forget_slots(&mut self) {
+        self.rows = RowStore::new(self.rows.schema().clone());
+        self.index = KeyIndex::default();
+        self.created = Vec::new();
+        self.previous = Vec::new();
+        self.weights = Vec::new();
+        // What was written and is spilled is marked where it is.
+        self.gone.marks_mut().clear();
+        if let Some(cold) = &mut self.cold {
+            cold.flags = Vec::new();
         }
     }
 
@@ -158,7 +175,8 @@ impl Shard {
         if self.cold.is_none() || self.secondary.iter().any(Option::is_some) {
             return None;
         }
-        let all = self.rows.memory_bytes() + self.index.memory_bytes() + self.created.capacity() * 12;
+        // A column that grows is there twice for a while: what would grow beyond the limit goes before.
+        let all = self.rows.memory_bytes_grown() + self.index.memory_bytes() + self.created.capacity() * 12;
         let (live, slots) = (self.rows.live(), self.rows.slots().max(1) as usize);
         // Slots that are free are taken again before memory is.
         let used = (all as u128 * live as u128 / slots as u128) as usize;
