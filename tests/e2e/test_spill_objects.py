@@ -13,7 +13,7 @@ from harness.s3 import SECRET, ObjectStore, Proxy, refusal
 OBJECT = ["--state-backend", "object", "--state-memory", "0"]
 # So little for the buffers of changes that some of them are written.
 SMALL = [*OBJECT, "--memory-limit", "1GiB"]
-ROWS = 40_000
+ROWS = 25_000
 
 
 @pytest.fixture(scope="module")
