@@ -65,7 +65,9 @@ impl MemoryGuard {
                 "memory limit",
                 format!("{} bytes", self.process.limit().unwrap_or_default()),
             )
-            .attempt("delete rows or drop views, raise --memory-limit, or keep state with --state-backend rocksdb"))
+            .attempt(
+                "delete rows or drop views, raise --memory-limit, or keep state with --state-backend rocksdb or object",
+            ))
     }
 }
 

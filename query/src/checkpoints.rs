@@ -19,7 +19,7 @@ use arrow::array::RecordBatch;
 use capture::Deadline;
 pub(crate) use capture::Lineage;
 use cenote_engine::Sealed as SealedEpoch;
-use cenote_statestore::checkpoint::{Blobs, CheckpointId, Checkpoints, Keep, Kind, Manifest, Store, new_server_id};
+use cenote_statestore::checkpoint::{Blobs, CheckpointId, Checkpoints, Keep, Kind, Manifest, Store};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result};
 use schedule::Progress;
 use serde_json::Value;
@@ -73,10 +73,10 @@ impl Checkpointer {
     /// # Arguments
     /// - `blobs`: what keeps them; `None`: nothing does.
     /// - `server`: the name of the log, which is the server's; without a log it is a server that is new each time.
-    pub(crate) fn new(blobs: Option<Arc<dyn Blobs>>, server: Option<String>) -> Checkpointer {
+    pub(crate) fn new(blobs: Option<Arc<dyn Blobs>>, server: String) -> Checkpointer {
         Checkpointer {
             blobs,
-            server: server.unwrap_or_else(new_server_id),
+            server,
             store: OnceLock::new(),
             turn: tokio::sync::Mutex::default(),
             progress: parking_lot::Mutex::default(),

@@ -80,6 +80,10 @@ pub struct DatabaseConfig {
     pub memory_limit: Option<usize>,
     /// Memory for state that may leave it, in bytes; `None`: a part of the limit.
     pub state_memory: Option<usize>,
+    /// Local disk for the cache of state that is in an object store, in bytes; `None`: as much as is usual.
+    pub state_cache: Option<usize>,
+    /// Whether a server without a log goes on from the checkpoints of another one.
+    pub take_over: bool,
 }
 
 /// The part of the memory limit that the past changes of one table or view may take.
@@ -429,6 +433,7 @@ impl Database {
         self.sources.stop_all();
         self.stop_sinks().await;
         self.engine.shutdown();
+        open::apart(|| self.backends.close());
         Ok(())
     }
 }

@@ -20,11 +20,12 @@ use crate::ddl::{Origin, PreparedView, Replacement};
 use arrow::datatypes::Schema;
 use cenote_engine::plan::{CollectionId, ViewPlan};
 use cenote_engine::{Logged, ViewState};
-use cenote_statestore::checkpoint::{Checkpoint, Depth, TableEntry};
-use cenote_statestore::wal::Replay;
+use cenote_statestore::checkpoint::{Blobs, Checkpoint, Checkpoints, Depth, TableEntry};
+use cenote_statestore::wal::{Log, Replay};
 use cenote_statestore::{Epoch, Error, ErrorKind, Result, TableSchema};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A materialized view that a change of the catalog has made.
@@ -49,6 +50,39 @@ pub(crate) struct StartPoint {
     restored: BTreeSet<CollectionId>,
     /// Tables that are being filled.
     filling: Option<tokio::task::JoinHandle<Result<()>>>,
+}
+
+/// Begins a log that goes on where the newest checkpoint ends, under the name of the server whose checkpoints they are: it is gone,
+/// with its machine. Where there is a log, or no such server, nothing is done.
+///
+/// # Arguments
+/// - `log`: the folder of the log.
+/// - `may_be_older`: whether a damaged checkpoint is passed over.
+///
+/// # Errors
+/// `Corrupt` CKPT-0103: the newest checkpoint is damaged. `Unavailable`: the checkpoints cannot be read, or the log cannot be begun.
+pub(crate) fn take_over(blobs: Arc<dyn Blobs>, log: &Path, may_be_older: bool) -> Result<()> {
+    let checkpoints = Checkpoints::new(blobs);
+    if Log::is_there(log)? {
+        return Ok(());
+    }
+    let Some(server) = checkpoints.owner()? else {
+        return Ok(());
+    };
+    let newest = checkpoints.newest_whole(Depth::Lengths)?;
+    if let Some((id, error)) = newest.damaged.first().filter(|_| !may_be_older) {
+        return Err(damaged(
+            id.as_str(),
+            error,
+            newest.whole.as_ref().map(|whole| whole.manifest().id().to_string()),
+        ));
+    }
+    let start = newest.whole.map(StartPoint::of).transpose()?.flatten();
+    let first_record = start.map_or(1, |(_, next)| next.record);
+    if Log::begin(log, &server, first_record)? {
+        tracing::info!("the checkpoints of server {server} are taken over: the log begins with record {first_record}");
+    }
+    Ok(())
 }
 
 impl StartPoint {

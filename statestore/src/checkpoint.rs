@@ -9,6 +9,7 @@
 //! | `<id>/manifest.json` | everything in a checkpoint; put in place last, if absent: the one atomic step |
 //! | `<id>/<schema>.<table>/<part>.arrow` | rows of some key groups, as an Arrow IPC file |
 //! | `savepoints/<name>.json` | the name of a checkpoint that is kept |
+//! | `spill/<server>/` | state that left memory ([`crate::spill`]); no checkpoint's, and nothing of it outlives a process |
 //!
 //! A table is cut into buckets of key groups; a bucket is a list of parts, a base and the changes since. A checkpoint names files
 //! of older ones, so what did not change is not written again. `docs/formats/checkpoint.md` has the format field by field.
@@ -52,9 +53,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use blobs::{BlobPath, BlobWriter, Blobs, Found, OpenBlob, Refusal, Refused};
+pub use blobs::{BlobPath, BlobWriter, Blobs, Found, Location, OpenBlob, Refusal, Refused};
 #[cfg(feature = "object-store")]
 pub use bucket::Bucket;
+#[cfg(feature = "slatedb")]
+pub(crate) use bucket::text_of;
 pub use columns::{ColumnEntry, TypeEntry};
 pub use disk::{DiskFiles, Entry, LocalDisk};
 pub use document::FORMAT;

@@ -9,6 +9,8 @@
 //! # Not here
 //! SQL, operators, connectors and the network. This crate knows none of them.
 
+#[cfg(feature = "object-store")]
+mod calls;
 mod changes;
 pub mod checkpoint;
 mod column;

@@ -13,11 +13,13 @@
 //! Which rows leave memory and when: tables (`crate::table`) and operators (the engine) know.
 //!
 //! # Source
-//! A store of key and value with sorted runs on disk: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 1996.
+//! A store of key and value with sorted runs, on disk or in an object store: O'Neil et al., "The Log-Structured Merge-Tree", Acta Informatica 1996.
 
 mod backend;
 mod budget;
 mod map;
+#[cfg(feature = "slatedb")]
+mod object;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 mod table;
@@ -25,11 +27,12 @@ mod table;
 pub use backend::{Backend, Entries, Snapshot, Writes};
 pub use budget::{Budget, Share};
 pub use map::Map;
+#[cfg(feature = "slatedb")]
+pub use object::{ObjectMemory, Objects};
 #[cfg(feature = "rocksdb")]
 pub use rocks::Rocks;
 pub use table::{SpillRows, SpillTable, Spilled};
 
-use crate::ProcessMemory;
 use std::sync::Arc;
 
 /// Where tables and operators may spill to, and how much of them stays in memory.
@@ -50,14 +53,6 @@ impl Spill {
         Spill {
             backend,
             budget: Arc::new(Budget::new(memory_bytes)),
-        }
-    }
-
-    /// As [`Spill::new`], within the memory of a process.
-    pub fn within(backend: Arc<dyn Backend>, memory_bytes: usize, process: ProcessMemory) -> Spill {
-        Spill {
-            backend,
-            budget: Arc::new(Budget::new(memory_bytes).within(process)),
         }
     }
 }

@@ -40,7 +40,7 @@ pub use point::StoredRow;
 pub use scan::Scan;
 
 use crate::retention::expired;
-use crate::{Changes, Epoch, Pin, Result, Retention, RowStore, hash_rows, shard_of};
+use crate::{Changes, Epoch, ErrorKind, Pin, Result, Retention, RowStore, hash_rows, shard_of};
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
@@ -163,7 +163,11 @@ impl VersionedTable {
         }
         self.apply_rows(shard, epoch, changes)?;
         self.finish_apply(shard, epoch, changes);
-        self.let_go(shard)
+        match self.let_go(shard) {
+            // What is applied is applied: rows that cannot be written stay here.
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Says that a shard, which is empty, begins at an epoch: what was before cannot be read or followed.

@@ -143,6 +143,47 @@ impl Log {
         Ok((log, Replay::new(survey)))
     }
 
+    /// Whether a folder has a log, or what is left of one.
+    ///
+    /// # Errors
+    /// `Unavailable`: the folder cannot be read. `Corrupt`, `Unsupported`: the log that is there cannot be used.
+    pub fn is_there(folder: &Path) -> Result<bool> {
+        if !folder.is_dir() {
+            return Ok(false);
+        }
+        let is_begun = |segment: &Segment| segment.end > HEADER as u64;
+        Ok(Identity::load(folder)?.is_some() || segment::list(folder)?.segments.iter().any(is_begun))
+    }
+
+    /// Begins a log in a folder that has none, in place of one that is lost: it has no records yet, and is opened as any other.
+    ///
+    /// # Arguments
+    /// - `id`: the lost log's.
+    /// - `first`: the sequence number of its first record.
+    ///
+    /// # Returns
+    /// Whether it was begun: there was none.
+    ///
+    /// # Errors
+    /// `Unavailable`: another process uses the folder, or a file cannot be written. Beginning again starts over.
+    pub fn begin(folder: &Path, id: &str, first: u64) -> Result<bool> {
+        let files = LogOptions::default().files;
+        folder::create(folder, files.as_ref())?;
+        let _lock = FolderLock::take(folder)?;
+        let id = identity::LogId::parse(id).ok_or_else(|| Error::bug("the name of a server is none of a log"))?;
+        if Log::is_there(folder)? {
+            return Ok(false);
+        }
+        // Of a beginning that was cut short.
+        for segment in segment::list(folder)?.segments {
+            let removed = files.remove(&segment.path);
+            removed.map_err(|error| fault::io("remove", &segment.path, error))?;
+        }
+        recovery::create_segment(folder, id, first, files.as_ref())?;
+        Identity { id, start: first }.store(folder, files.as_ref())?;
+        Ok(true)
+    }
+
     /// Appends a record; it is durable after the next [`Log::sync`].
     ///
     /// # Returns

@@ -1,17 +1,28 @@
-"""State beyond memory: tables, views and operators whose rows leave it give and hold what those in memory do."""
+"""State beyond memory: tables, views and operators whose rows leave it give and hold what those in memory do, on each backend."""
+import itertools
 import random
 import subprocess
 from decimal import Decimal
 
 import duckdb
 import pytest
-from harness import binary
+from harness import backends, binary
 
-ROCKSDB = ["--state-backend", "rocksdb"]
-# Memory for nothing: everything leaves at the end of every epoch.
-NOTHING = [*ROCKSDB, "--state-memory", "0"]
-# Memory for some of it.
-LITTLE = [*ROCKSDB, "--state-memory", "200KB"]
+# Memory for nothing: everything leaves at the end of every epoch. And for some of it.
+NOTHING, LITTLE = "0", "200KB"
+
+
+@pytest.fixture(params=["rocksdb", "object"])
+def spilling(request, fresh, tmp_path):
+    """Makes servers with a backend and so much memory for state: `spilling(NOTHING, workers=2)`."""
+    if request.param not in backends():
+        pytest.skip(f"the binary was built without the backend {request.param}")
+    numbers = itertools.count(1)
+
+    def make(memory, **options):
+        place = ["--checkpoint-url", (tmp_path / f"objects{next(numbers)}").as_uri()] if request.param == "object" else []
+        return fresh(args=["--state-backend", request.param, "--state-memory", memory, *place], **options)
+    return make
 
 TABLES = [
     "CREATE TABLE o (id BIGINT PRIMARY KEY, owner TEXT, cents BIGINT, rate DOUBLE PRECISION, note TEXT)",
@@ -91,9 +102,9 @@ def agree(memory, others, duck):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_leaves_memory_is_what_stays_there(fresh, seed):
+def test_what_leaves_memory_is_what_stays_there(fresh, spilling, seed):
     memory = fresh(workers=1)
-    others = [fresh(workers=1, args=NOTHING), fresh(workers=3, args=LITTLE)]
+    others = [spilling(NOTHING, workers=1), spilling(LITTLE, workers=3)]
     servers, load, duck = [memory, *others], Load(seed), duckdb.connect()
     for server in servers:
         make(server)
@@ -117,8 +128,8 @@ def test_what_leaves_memory_is_what_stays_there(fresh, seed):
             agree(memory, others, duck)
 
 
-def test_points_in_time_indexes_and_lookups(fresh):
-    server = fresh(workers=2, args=NOTHING)
+def test_points_in_time_indexes_and_lookups(spilling):
+    server = spilling(NOTHING, workers=2)
     with server.connect() as db:
         db.execute("CREATE TABLE t (k BIGINT PRIMARY KEY, v TEXT)")
         db.execute("CREATE MATERIALIZED VIEW w AS SELECT v, count(*) n FROM t GROUP BY v")
@@ -146,15 +157,17 @@ def test_points_in_time_indexes_and_lookups(fresh):
             assert len(cursor.fetchall()) == 4501
 
 
-def test_the_backend_of_one_view_or_table(fresh):
-    server = fresh(workers=2, args=["--state-memory", "0"])
+def test_the_backend_of_one_view_or_table(fresh, tmp_path):
+    if len(backends()) < 3:
+        pytest.skip("the binary was built without a backend")
+    server = fresh(workers=2, args=["--state-memory", "0", "--checkpoint-url", tmp_path / "objects"])
     with server.connect() as db:
         db.execute("CREATE TABLE here (k BIGINT PRIMARY KEY, v BIGINT)")
         db.execute("CREATE TABLE there (k BIGINT PRIMARY KEY, v BIGINT) WITH (state_backend = 'rocksdb')")
-        db.execute("CREATE MATERIALIZED VIEW sums WITH (state_backend = rocksdb) AS SELECT v % 10 d, sum(v) s FROM there GROUP BY 1")
+        db.execute("CREATE MATERIALIZED VIEW sums WITH (state_backend = object) AS SELECT v % 10 d, sum(v) s FROM there GROUP BY 1")
         for table in ["here", "there"]:
             db.execute(f"INSERT INTO {table} SELECT k, k FROM generate_series(1, 20000) AS g(k)")
-        assert (server.data / "spill").is_dir()
+        assert {path.name for path in (server.data / "spill").iterdir()} == {"rocksdb", "cache"}
         assert db.execute("SELECT sum(s) FROM sums").fetchone() == (200010000,)
         with pytest.raises(Exception, match='there is no state backend "redis"'):
             db.execute("CREATE TABLE other (k BIGINT) WITH (state_backend = 'redis')")
@@ -166,6 +179,9 @@ def test_the_backend_of_one_view_or_table(fresh):
         assert db.execute("SELECT count(*), sum(v) FROM there").fetchone() == (20000, 200010000)
         db.execute("UPDATE there SET v = v + 1 WHERE k <= 10")
         assert db.execute("SELECT sum(s) FROM sums").fetchone() == (200010010,)
+    assert list((tmp_path / "objects" / "spill").iterdir())
+    assert server.terminate() == 0
+    assert not (tmp_path / "objects" / "spill").exists(), "it outlives no process"
 
 
 def test_rows_are_refused_beyond_the_limit_and_deletions_are_not(fresh):

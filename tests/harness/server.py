@@ -52,6 +52,18 @@ def keeps_buckets():
     return "object-store" not in cenote("verify", "s3://bucket/prefix", env={"AWS_ENDPOINT": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"}).stderr
 
 
+@functools.cache
+def backends():
+    """The state backends that the binary was built with."""
+    built = {"memory"}
+    with Server(args=["--checkpoint-url", "objects"]) as server, server.connect() as db:
+        for name in ["rocksdb", "object"]:
+            with contextlib.suppress(psycopg.errors.FeatureNotSupported):
+                db.execute(f"CREATE TABLE {name} (k INT) WITH (state_backend = '{name}')")
+                built.add(name)
+    return built
+
+
 def hang_up(descriptor):
     """Shuts a connection down under a client that waits on it."""
     with socket.socket(fileno=os.dup(descriptor)) as line:
@@ -83,8 +95,13 @@ class Server:
         inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(self.group)] if self.group else []
         return [
             *inside, binary(), "serve", "--data-dir", str(self.data), "--http", self.http_address, "--pg", self.pg_address,
-            "--flight", "127.0.0.1:0", "--workers", str(self.workers), *self.args,
+            "--flight", "127.0.0.1:0", "--workers", str(self.workers), *map(str, self.args), *self.objects(),
         ]
+
+    def objects(self):
+        """Where state goes if the environment says that it leaves for an object store: a folder, which survives `start`."""
+        is_object = {**os.environ, **self.env}.get("CENOTE_STATE_BACKEND") == "object"
+        return ["--checkpoint-url", str(self.box / "objects")] if is_object and "--checkpoint-url" not in self.args else []
 
     def kill_while_starting(self, seconds):
         """Starts the process and kills it so much later, ready or not."""

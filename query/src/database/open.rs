@@ -11,6 +11,7 @@ use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
 use crate::state_backend::StateBackends;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
+use cenote_statestore::checkpoint::new_server_id;
 use cenote_statestore::spill::Spill;
 use cenote_statestore::{Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
@@ -53,13 +54,18 @@ impl Database {
             },
             memory_limit: config.memory_limit,
         };
+        if let (true, Some(blobs), Some(log)) = (config.take_over, config.checkpoint_blobs(), &engine_config.log_dir) {
+            apart(|| crate::recovery::take_over(blobs, log, config.allow_older_checkpoint))?;
+        }
         let mut recovered = Recovered::open(engine_config, retention.clone(), &[(ERRORS, errors.clone())])?;
-        let checkpointer = Checkpointer::new(config.checkpoint_blobs(), recovered.log_id());
+        let server = recovered.log_id().unwrap_or_else(new_server_id);
+        let checkpointer = Checkpointer::new(config.checkpoint_blobs(), server.clone());
         let mut start = match recovered.first_record() {
             Some(first) => apart(|| StartPoint::find(&checkpointer, first, config.allow_older_checkpoint))?,
             None => None,
         };
-        let backends = StateBackends::new(&config);
+        let backends = StateBackends::new(&config, server);
+        backends.check()?;
         let home = TableHome {
             retention: &retention,
             transient: config.transient_tables,
@@ -164,7 +170,7 @@ impl Database {
 }
 
 /// Runs work on a thread of its own: what keeps checkpoints may wait in ways that a task must not.
-fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let done = std::thread::scope(|scope| scope.spawn(work).join());
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -46,6 +46,8 @@ impl Subject {
             state_backend: Default::default(),
             memory_limit: None,
             state_memory: None,
+            state_cache: None,
+            take_over: false,
         })
         .await?;
         feed.feeds(&database);

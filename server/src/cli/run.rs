@@ -222,6 +222,8 @@ fn config(options: &RunOptions, transient_tables: bool) -> Result<DatabaseConfig
         state_backend: Default::default(),
         memory_limit: None,
         state_memory: None,
+        state_cache: None,
+        take_over: false,
     })
 }
 

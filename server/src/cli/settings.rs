@@ -47,6 +47,9 @@ pub struct ServeOptions {
     /// How long a checkpoint may take before it is given up [default: 10m]
     #[arg(long, value_name = "SPAN", env = "CENOTE_CHECKPOINT_TIMEOUT")]
     pub checkpoint_timeout: Option<Span>,
+    /// Where the data folder has no log yet: go on from the checkpoints at --checkpoint-url, whose server is gone for good with its data folder
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", env = "CENOTE_TAKE_OVER")]
+    pub take_over: Option<bool>,
     /// Start from an older checkpoint and the log where the newest checkpoint is damaged
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", env = "CENOTE_ALLOW_OLDER_CHECKPOINT")]
     pub allow_older_checkpoint: Option<bool>,
@@ -90,15 +93,18 @@ pub struct ServeOptions {
     /// Memory that one query may use [default: 1GiB, and a fifth of the memory limit at most]
     #[arg(long, value_name = "SIZE", env = "CENOTE_QUERY_MEMORY")]
     pub query_memory: Option<ByteSize>,
-    /// Where state is kept: `memory`, or `rocksdb` for what memory does not hold [default: memory]
+    /// Where state is kept: `memory`; or for what memory does not hold `rocksdb`, or `object`: the object store of --checkpoint-url [default: memory]
     #[arg(long, value_name = "BACKEND", env = "CENOTE_STATE_BACKEND", value_parser = clap::value_parser!(StateBackend))]
     pub state_backend: Option<StateBackend>,
-    /// Memory for the process: state of the backend `rocksdb` leaves memory in time, and writes are refused beyond it [default: no limit]
+    /// Memory for the process: state of the backends `rocksdb` and `object` leaves memory in time, and writes are refused beyond it [default: no limit]
     #[arg(long, value_name = "SIZE", env = "CENOTE_MEMORY_LIMIT")]
     pub memory_limit: Option<ByteSize>,
-    /// Memory for state of the backend `rocksdb`; what is more leaves it [default: a quarter of the memory limit, else half of the machine's]
+    /// Memory for state of the backends `rocksdb` and `object`; what is more leaves it [default: a quarter of the memory limit, else half of the machine's]
     #[arg(long, value_name = "SIZE", env = "CENOTE_STATE_MEMORY")]
     pub state_memory: Option<ByteSize>,
+    /// Local disk for the cache of the backend `object` [default: 10GiB]
+    #[arg(long, value_name = "SIZE", env = "CENOTE_STATE_CACHE")]
+    pub state_cache: Option<ByteSize>,
     /// How long a client may take to send a request head or its startup message, and the next bytes of a request's body [default: 30s]
     #[arg(long, value_name = "SPAN", env = "CENOTE_READ_TIMEOUT")]
     pub read_timeout: Option<Span>,
@@ -130,6 +136,7 @@ impl ServeOptions {
             checkpoint_retain,
             checkpoint_interval,
             checkpoint_timeout,
+            take_over,
             allow_older_checkpoint,
             http,
             pg,
@@ -147,6 +154,7 @@ impl ServeOptions {
             state_backend,
             memory_limit,
             state_memory,
+            state_cache,
             read_timeout,
             write_timeout,
             drain_time,
@@ -280,6 +288,8 @@ impl Settings {
             state_backend: options.state_backend.unwrap_or_default(),
             memory_limit: limit,
             state_memory: options.state_memory.map(|limit| bytes(Some(limit), usize::MAX)),
+            state_cache: options.state_cache.map(|limit| bytes(Some(limit), usize::MAX)),
+            take_over: options.take_over.unwrap_or(false),
         }
     }
 }

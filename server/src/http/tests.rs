@@ -44,6 +44,8 @@ pub async fn database() -> Arc<Database> {
         state_backend: Default::default(),
         memory_limit: None,
         state_memory: None,
+        state_cache: None,
+        take_over: false,
     };
     Database::open(config).await.unwrap()
 }

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 
 /// Bytes of one name between two slashes at most: what file systems take, less room for a temporary ending.
 const PART_BYTES_MAX: usize = 220;
@@ -104,6 +105,20 @@ pub struct OpenBlob {
     pub bytes: Box<dyn Read + Send>,
 }
 
+/// Where blobs are, for what lies in the same place and is none of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// Objects of a bucket in Amazon S3, or in what speaks its protocol.
+    Bucket {
+        /// The bucket.
+        name: String,
+        /// What begins the names of all objects; empty for none.
+        prefix: String,
+    },
+}
+
 /// A blob that is being written. Dropping it without [`BlobWriter::finish`] leaves no blob.
 pub trait BlobWriter: Write + Send {
     /// Makes the blob durable under its name.
@@ -166,6 +181,11 @@ pub trait Blobs: fmt::Debug + Send + Sync {
     /// # Errors
     /// What the system says; some of them may be gone.
     fn delete(&self, paths: &[BlobPath]) -> io::Result<()>;
+
+    /// Where blobs are; `None`: nothing else can be there.
+    fn location(&self) -> Option<Location> {
+        None
+    }
 
     /// Where blobs are, for messages.
     fn describe(&self, path: Option<&BlobPath>) -> String;

@@ -32,9 +32,11 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 use parking_lot::Mutex;
 
-use super::blobs::{BlobPath, BlobWriter, Blobs, Found, OpenBlob, Refusal};
+use super::blobs::{BlobPath, BlobWriter, Blobs, Found, Location, OpenBlob, Refusal};
 use put::put_if_absent;
 use requests::Connection;
+#[cfg(feature = "slatedb")]
+pub(crate) use told::text_of;
 use told::{refused, told};
 
 /// Tries of one request beyond the first.
@@ -240,6 +242,17 @@ impl Blobs for Bucket {
             }
             Ok(())
         })?
+    }
+
+    fn location(&self) -> Option<Location> {
+        match &self.source {
+            Source::S3 { bucket } => Some(Location::Bucket {
+                name: bucket.clone(),
+                prefix: self.prefix.clone(),
+            }),
+            #[cfg(test)]
+            Source::Given(_) => None,
+        }
     }
 
     fn describe(&self, path: Option<&BlobPath>) -> String {

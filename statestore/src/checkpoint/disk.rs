@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::blobs::{BlobPath, BlobWriter, Blobs, Found, OpenBlob};
+use super::blobs::{BlobPath, BlobWriter, Blobs, Found, Location, OpenBlob};
 use super::identity::random;
 use crate::wal::{Disk, Files};
 
@@ -263,6 +263,10 @@ impl Blobs for LocalDisk {
         }
         self.remove_empty_folders(paths);
         Ok(())
+    }
+
+    fn location(&self) -> Option<Location> {
+        Some(Location::Folder(self.root.clone()))
     }
 
     fn describe(&self, path: Option<&BlobPath>) -> String {

@@ -24,7 +24,7 @@ pub(super) fn foreign(blobs: &dyn Blobs, owner: &str, server: &str) -> Error {
         .sqlstate("55000")
         .fact("belongs to", owner)
         .fact("this server", server)
-        .attempt("choose another place, or start with the data directory that it belongs to")
+        .attempt("choose another place, or start with the data directory that it belongs to; if that is lost for good, with an empty one and --take-over")
 }
 
 /// A file is missing, or is not what was written.

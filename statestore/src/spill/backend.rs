@@ -45,13 +45,25 @@ pub trait Backend: Debug + Send + Sync {
     /// `Unavailable`: the store cannot be read.
     fn scan(&self, range: Range<&[u8]>, most: usize, found: &mut Entries) -> Result<()>;
 
-    /// Reads all entries of several ranges, each of the keys of one hash ([`Backend::scan`]), in the order of their keys.
+    /// Reads all entries of some ranges, each of the keys of one hash.
+    ///
+    /// # Arguments
+    /// - `ranges`: in their order; first keys, and as the value of each the key that its range ends before.
+    /// - `found`: gets the entries behind what it has.
     ///
     /// # Errors
     /// As [`Backend::scan`].
-    fn scan_hashes(&self, ranges: &[Range<Vec<u8>>], found: &mut Entries) -> Result<()> {
-        let mut each = ranges.iter();
-        each.try_for_each(|range| self.scan(&range.start..&range.end, usize::MAX, found))
+    fn scan_each(&self, ranges: &Entries, found: &mut Entries) -> Result<()> {
+        let mut ranges = (0..ranges.len()).map(|range| ranges.key(range)..ranges.value(range));
+        ranges.try_for_each(|range| self.scan(range, usize::MAX, found))
+    }
+
+    /// Removes all keys that begin with the number of a table that nobody reads or writes from now on.
+    ///
+    /// # Errors
+    /// As [`Backend::write`].
+    fn forget(&self, table: u32) -> Result<()> {
+        self.remove_range(&table.to_be_bytes()..&(table + 1).to_be_bytes())
     }
 
     /// Everything as it is now.
@@ -59,6 +71,14 @@ pub trait Backend: Debug + Send + Sync {
 
     /// Bytes of memory that it uses for itself, and bytes on disk.
     fn sizes(&self) -> (u64, u64);
+
+    /// Changes how much memory its cache may take.
+    fn limit_cache(&self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// Ends it: what it holds is gone as far as that can be done in a short time, and every later call may fail.
+    fn close(&self) {}
 }
 
 /// A store as it was.

@@ -222,13 +222,13 @@ impl Backend for Rocks {
         seek(&mut entries, &range, most, found).map_err(|error| self.failed("read", &error))
     }
 
-    fn scan_hashes(&self, ranges: &[Range<Vec<u8>>], found: &mut Entries) -> Result<()> {
+    fn scan_each(&self, ranges: &Entries, found: &mut Entries) -> Result<()> {
         let mut options = ReadOptions::default();
         options.set_prefix_same_as_start(true);
         // An iterator is dear to make, and cheap to move.
         let mut entries = self.db.raw_iterator_opt(options);
-        for range in ranges {
-            let range = range.start.as_slice()..range.end.as_slice();
+        for range in 0..ranges.len() {
+            let range = ranges.key(range)..ranges.value(range);
             seek(&mut entries, &range, usize::MAX, found).map_err(|error| self.failed("read", &error))?;
         }
         Ok(())
@@ -244,6 +244,10 @@ impl Backend for Rocks {
         let property = |name: &str| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
         let memory = self.cache.get_usage() as u64 + property("rocksdb.cur-size-all-mem-tables");
         (memory, property("rocksdb.live-sst-files-size"))
+    }
+
+    fn limit_cache(&self, bytes: usize) {
+        self.cache.clone().set_capacity(bytes);
     }
 }
 

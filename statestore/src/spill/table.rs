@@ -213,12 +213,12 @@ impl SpillTable {
         let mut ordered_hashes: Vec<u64> = hashes.iter().map(|hash| ordered(*hash)).collect();
         ordered_hashes.sort_unstable();
         ordered_hashes.dedup();
-        let ranges = ordered_hashes.iter().map(|hash| {
-            let (from, until) = self.bounds(*hash, hash.checked_add(1));
-            from..until
-        });
-        let mut found = Entries::default();
-        self.backend.scan_hashes(&ranges.collect::<Vec<_>>(), &mut found)?;
+        let (mut ranges, mut found) = (Entries::default(), Entries::default());
+        for hash in ordered_hashes {
+            let (from, until) = self.bounds(hash, hash.checked_add(1));
+            ranges.push(&from, &until);
+        }
+        self.backend.scan_each(&ranges, &mut found)?;
         self.decode(&found)
     }
 
@@ -340,7 +340,7 @@ impl SpillTable {
 impl Drop for SpillTable {
     fn drop(&mut self) {
         // What cannot be removed only takes room: nobody has its number again.
-        let _ = self.clear();
+        let _ = self.backend.forget(self.number);
     }
 }
 

@@ -34,6 +34,12 @@ impl LogId {
         id[8..].copy_from_slice(&half());
         LogId(id)
     }
+
+    /// Reads an id as it is shown; `None` if it is none.
+    pub(super) fn parse(text: &str) -> Option<LogId> {
+        let id = LogId(u128::from_str_radix(text, 16).ok()?.to_be_bytes());
+        (id.to_string() == text).then_some(id)
+    }
 }
 
 impl fmt::Display for LogId {
@@ -114,10 +120,10 @@ impl Identity {
 }
 
 fn parse(text: Text) -> Option<Identity> {
-    let id = LogId(u128::from_str_radix(&text.id, 16).ok()?.to_be_bytes());
+    let id = LogId::parse(&text.id)?;
     let identity = Identity { id, start: text.start };
     let known = text.format == FORMAT_NAME && text.version == u64::from(FORMAT) && text.start > 0;
-    (known && text.id == id.to_string() && text.crc32 == identity.checksum()).then_some(identity)
+    (known && text.crc32 == identity.checksum()).then_some(identity)
 }
 
 /// Where the identity of a folder is.

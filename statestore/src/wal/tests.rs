@@ -12,6 +12,7 @@ use super::*;
 use crate::wal::folder::LOCK_NAME;
 use crate::{Epoch, ErrorKind};
 
+mod begin;
 mod crash;
 mod damage;
 mod faults;

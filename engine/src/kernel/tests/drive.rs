@@ -141,7 +141,7 @@ impl<K: Kernel + 'static> Drive<K> {
 
     /// Those that have little memory are made anew, and go on telling what changes.
     fn start_spilling_again(&mut self) {
-        for (number, memory) in LITTLE.into_iter().enumerate() {
+        for (number, memory) in LITTLE.into_iter().enumerate().take(self.spilling.len()) {
             let mut again = self.spilling(memory);
             self.give_state(&mut again);
             (0..self.tables.len()).for_each(|table| again.note_changes(table));

@@ -103,6 +103,8 @@ fn config() -> DatabaseConfig {
         state_backend: Default::default(),
         memory_limit: None,
         state_memory: None,
+        state_cache: None,
+        take_over: false,
     }
 }
 

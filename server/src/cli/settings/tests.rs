@@ -74,7 +74,7 @@ fn bad_values_are_refused_with_their_place() {
 fn every_option_is_a_key_of_the_file() {
     let value = |key: &str| match key {
         "workers" | "retain_epochs" | "max_connections" | "checkpoint_retain" => "1",
-        "allow_older_checkpoint" => "true",
+        "allow_older_checkpoint" | "take_over" => "true",
         "allow_path" => "['.']",
         "state_backend" => "'memory'",
         _ => "'1'",

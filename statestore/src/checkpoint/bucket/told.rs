@@ -74,6 +74,16 @@ pub(super) fn told(error: Error) -> io::Error {
     }
 }
 
+/// The text of an error that has that of a request somewhere in it, of whatever crate it is.
+#[cfg(feature = "slatedb")]
+pub(crate) fn text_of(error: &(dyn std::error::Error + 'static)) -> String {
+    let answer = Answer::parse(&error.to_string());
+    match (&answer.server, &answer.code, answer.status) {
+        (Some(server), None, None) => format!("{server}: {}", innermost(error)),
+        _ => answer.text(error),
+    }
+}
+
 /// Whether an object has no byte of the range that was asked for.
 pub(super) fn is_out_of_range(error: &Error) -> bool {
     Answer::of(error).status == Some(416) || innermost(error).starts_with("Wanted range starting at")
@@ -107,7 +117,6 @@ struct Answer {
 
 impl Answer {
     fn of(error: &Error) -> Answer {
-        let text = error.to_string();
         let mut transport = None;
         let mut next = error.source();
         while let Some(cause) = next {
@@ -115,16 +124,23 @@ impl Answer {
             next = cause.source();
         }
         Answer {
-            status: between(&text, "status code: ", " ").and_then(|digits| digits.parse().ok()),
-            code: between(&text, "<Code>", "</Code>").map(one_line),
-            message: between(&text, "<Message>", "</Message>").map(one_line),
             transport,
-            server: server_of(&text),
+            ..Answer::parse(&error.to_string())
+        }
+    }
+
+    fn parse(text: &str) -> Answer {
+        Answer {
+            status: between(text, "status code: ", " ").and_then(|digits| digits.parse().ok()),
+            code: between(text, "<Code>", "</Code>").map(one_line),
+            message: between(text, "<Message>", "</Message>").map(one_line),
+            transport: None,
+            server: server_of(text),
             asked_machine: METADATA.iter().any(|path| text.contains(path)),
         }
     }
 
-    fn text(&self, error: &Error) -> String {
+    fn text(&self, error: &(dyn std::error::Error + 'static)) -> String {
         match (&self.code, &self.message, self.status, &self.server) {
             (Some(code), Some(message), _, _) => format!("{code}: {message}"),
             (Some(code), None, _, _) => code.clone(),
@@ -219,6 +235,20 @@ mod tests {
             implementer: "S3".into(),
         });
         assert_eq!(refusal(&disabled), Some(Refusal::Overwrites));
+    }
+
+    #[cfg(feature = "slatedb")]
+    #[test]
+    fn errors_of_others_are_told_by_what_the_store_answered() {
+        let told = |text: &'static str| text_of(&io::Error::other(text));
+        let refused = "Unavailable error: object store error (Generic S3 error: Error performing PUT http://u:hidden@h:1/b in 1ms - Server \
+                       returned non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code><Message>No</Message><Key>hidden</Key>)";
+        assert_eq!(told(refused), "AccessDenied: No");
+        assert_eq!(
+            told("status code: 503 Slow Down: hidden"),
+            "the store answered with HTTP status 503"
+        );
+        assert_eq!(told("the disk is full"), "the disk is full");
     }
 
     #[test]

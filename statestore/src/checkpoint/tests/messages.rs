@@ -20,7 +20,7 @@ fn errors_say_what_was_found_and_what_to_do() {
             "error[CKPT-0001]: cannot keep checkpoints in `ckpt`: it belongs to another server
    belongs to: a1
   this server: b2
-          try: choose another place, or start with the data directory that it belongs to Invalid 55000",
+          try: choose another place, or start with the data directory that it belongs to; if that is lost for good, with an empty one and --take-over Invalid 55000",
         ),
         (
             fault::damaged(&disk, &path, "it fails its checksum"),
