@@ -171,6 +171,12 @@ impl Lowering {
             return Err(not_supported(format!("reading {}", scan.table_name)));
         }
         let input = self.add_input(table.id, &table.columns);
+        if self.nodes[input].schema() != table.columns {
+            return Err(not_supported(format!(
+                "reading {} both as it is and, through a view that is older than its newest columns, as it was",
+                scan.table_name.table().split('\u{2}').next().unwrap_or_default()
+            )));
+        }
         let qualified = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table.columns)
             .map_err(crate::error::from_datafusion)?;
         let key = (!table.key.is_empty()).then(|| table.key.clone());

@@ -395,9 +395,13 @@ impl ReadView {
 
     fn versioned(&self, id: CollectionId, table: &Arc<VersionedTable>, columns: SchemaRef) -> CollectionTable {
         let schema = table.schema();
-        let key = schema.key.iter().all(|key| *key < columns.fields().len()) && schema.unique;
+        let width = columns.fields().len();
+        let key = schema.key.iter().all(|key| *key < width) && schema.unique;
+        let mut indexes = if self.plans_only { Vec::new() } else { table.indexes() };
+        // Of columns that were added later whoever sees the earlier ones knows nothing.
+        indexes.retain(|(_, columns)| columns.iter().all(|column| *column < width));
         CollectionTable {
-            indexes: if self.plans_only { Vec::new() } else { table.indexes() },
+            indexes,
             id,
             key: if key { schema.key.clone() } else { Vec::new() },
             columns,
@@ -453,10 +457,12 @@ impl ReadView {
                 },
                 Some(versioned) => {
                     let id = table.definition.id;
-                    let numbered = self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
+                    let is_newest = table.layout.is_none();
+                    let numbered =
+                        is_newest && self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
                     let columns = if numbered {
                         versioned.schema().columns.clone()
-                    } else if self.inserts_into == Some(id) {
+                    } else if is_newest && self.inserts_into == Some(id) {
                         crate::dml::nullable(&table.columns)
                     } else {
                         table.columns.clone()
