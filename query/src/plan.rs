@@ -565,11 +565,19 @@ impl Database {
         as_of: Option<Epoch>,
         settings: Arc<std::collections::BTreeMap<String, String>>,
     ) -> Result<ReadView> {
-        let catalog = self.catalog();
-        let pin = match (as_of, transaction) {
-            (Some(epoch), _) => self.pin_past(epoch)?,
-            (None, Some(transaction)) => transaction.pin.clone(),
-            (None, None) => self.engine().pin_visible()?,
+        let mut catalog = self.catalog();
+        let pin = loop {
+            let pin = match (as_of, transaction) {
+                (Some(epoch), _) => self.pin_past(epoch)?,
+                (None, Some(transaction)) => transaction.pin.clone(),
+                (None, None) => self.engine().pin_visible()?,
+            };
+            // Of one moment: a table that got other columns between the two has not all of its rows in either.
+            let now = self.catalog();
+            if Arc::ptr_eq(&now, &catalog) {
+                break pin;
+            }
+            catalog = now;
         };
         let mut overlays = HashMap::new();
         if let Some(transaction) = transaction.filter(|transaction| !transaction.is_read_only()) {

@@ -122,7 +122,8 @@ impl Tables {
         let all = (0..old.table.schema().columns.fields().len()).collect();
         let mut scan = old.table.scan(retention.pin(Epoch(u64::MAX - 1))?, all, 0..1);
         let rows = std::iter::from_fn(|| scan.next_batch(ROWS_REWRITTEN).transpose());
-        let rows = rows.map(|rows| Ok(Changes::insertions(alter.rewrite.run(&rows?)?)));
+        let rewritten = |rows: Result<RecordBatch>| Ok(Changes::insertions(alter.rewrite.run(&rows?)?));
+        let rows = rows.map(rewritten);
         let filling = Filling::new(table.table.clone(), table.row_ids.clone(), epoch);
         filling.fill(old.table.statistics().rows as usize, rows)?;
         Ok(Altered { id: alter.table, table })

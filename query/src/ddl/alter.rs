@@ -96,10 +96,9 @@ fn rewrite(table: &Arc<Table>, from: Vec<Option<usize>>, fill: Vec<ArrayRef>) ->
         let mut fill = fill.iter();
         let mut columns = Vec::with_capacity(stored.fields().len());
         for (field, from) in table.columns.fields().iter().zip(&from) {
-            let column = match (from, fill.as_slice()) {
-                (Some(from), _) => crate::dml::assign(rows.column(*from), field)?,
-                (None, []) => new_null_array(field.data_type(), count),
-                (None, _) => {
+            let column = match from {
+                Some(from) => crate::dml::assign(rows.column(*from), field)?,
+                None => {
                     let value = fill.next().ok_or_else(|| Error::bug("a new column has no value"))?;
                     arrow::compute::take(value, &UInt32Array::from(vec![0; count]), None)?
                 }

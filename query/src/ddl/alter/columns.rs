@@ -174,7 +174,7 @@ impl NewColumns {
         let from = self.definition.columns[at].sql_type.clone();
         let sql_type = to.to_string();
         crate::types::column_type(to)?;
-        if from.eq_ignore_ascii_case(&sql_type) {
+        if is_same(&from, &sql_type)? {
             return Ok(());
         }
         if !takes_all(&from, &sql_type)? {
@@ -236,6 +236,12 @@ impl NewColumns {
         let names = self.definition.columns.iter().map(|column| column.name.as_str());
         no_column(&self.definition.name, name, names)
     }
+}
+
+/// Whether two declared types are one: texts differ in their lengths.
+fn is_same(from: &str, to: &str) -> Result<bool> {
+    let (old, new) = (parse_type(from)?, parse_type(to)?);
+    Ok(from.eq_ignore_ascii_case(to) || old == new && old != DataType::Utf8)
 }
 
 /// Whether a type has every value of another.
