@@ -33,7 +33,7 @@ pub(crate) struct Tables(BTreeMap<CollectionId, Table>);
 
 /// A table in its new columns, filled.
 #[derive(Debug)]
-pub(super) struct Altered {
+pub(crate) struct Altered {
     id: CollectionId,
     table: Table,
 }
@@ -113,7 +113,7 @@ impl Tables {
     ///
     /// # Cost
     /// All rows are read and written once; what comes after waits.
-    pub(super) fn altered(&self, alter: &Alter, epoch: Epoch, retention: &Arc<Retention>) -> Result<Altered> {
+    pub(crate) fn altered(&self, alter: &Alter, epoch: Epoch, retention: &Arc<Retention>) -> Result<Altered> {
         let old = self.0.get(&alter.table).ok_or_else(|| dropped_table(alter.table))?;
         let table = Table {
             table: alter.into.clone(),
@@ -130,7 +130,7 @@ impl Tables {
     }
 
     /// Lets a table have its new columns.
-    pub(super) fn put(&mut self, altered: Altered) {
+    pub(crate) fn put(&mut self, altered: Altered) {
         self.0.insert(altered.id, altered.table);
     }
 
