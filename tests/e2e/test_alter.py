@@ -313,6 +313,33 @@ def test_time_travel_gives_no_other_columns(db, name):
     assert "kept" in str(raised.value) + (raised.value.diag.message_detail or ""), str(raised.value)
 
 
+def test_checkpoints_have_the_columns_of_then(fresh):
+    server = fresh()
+    with server.connect() as db:
+        db.execute("CREATE TABLE t (k INT, n INT)")
+        db.execute("INSERT INTO t VALUES (1, 2)")
+        db.execute("CREATE VIEW p AS SELECT * FROM t")
+        db.execute("CREATE SAVEPOINT before")
+        db.execute("ALTER TABLE t ADD COLUMN m INT DEFAULT 3")
+        assert db.execute("SELECT * FROM t AS OF SAVEPOINT before").fetchall() == [(1, 2)]
+        assert db.execute("SELECT * FROM t").fetchall() == [(1, 2, 3)]
+        refused(db, "SELECT * FROM p AS OF SAVEPOINT before", "0A000", "older than the newest columns", '"t"')
+
+
+def test_sinks_and_subscriptions(fresh, tmp_path):
+    server = fresh(args=["--allow-path", str(tmp_path)])
+    with server.connect() as db, server.connect() as reader:
+        db.execute("CREATE TABLE t (k INT, n INT)")
+        changes = reader.cursor().stream("SUBSCRIBE TO t WITH (snapshot = true)")
+        db.execute("INSERT INTO t VALUES (1, 2)")
+        assert next(changes)[2:] == (1, 2)
+        db.execute("ALTER TABLE t ADD COLUMN m INT")
+        with pytest.raises(psycopg.Error, match="its columns are others now"):
+            next(changes)
+        db.execute(f"CREATE SINK s FROM t WITH (connector = 'file', path = '{tmp_path}/out', format = 'ndjson', mode = 'changelog')")
+        refused(db, "ALTER TABLE t ADD COLUMN o INT", "0A000", "sink s")
+
+
 def test_indexes_copy_http_and_catalogs_have_the_new_columns(server, db, name):
     db.execute(f"CREATE TABLE {name} (k INT PRIMARY KEY, n INT)")
     db.execute(f"INSERT INTO {name} SELECT i, i % 10 FROM generate_series(1, 1000) AS g(i)")
