@@ -12,6 +12,7 @@ mod sinks;
 
 pub(crate) use kept::KeptBy;
 pub use layouts::Layout;
+pub(crate) use layouts::older_columns_of;
 pub use sinks::{SinkDefinition, SinkObject, progress_schema};
 
 use crate::constraints::{Checks, Constraints};

@@ -172,9 +172,10 @@ impl Lowering {
         }
         let input = self.add_input(table.id, &table.columns);
         if self.nodes[input].schema() != table.columns {
+            let name = scan.table_name.table();
             return Err(not_supported(format!(
                 "reading {} both as it is and, through a view that is older than its newest columns, as it was",
-                scan.table_name.table().split('\u{2}').next().unwrap_or_default()
+                crate::catalog::older_columns_of(name).unwrap_or(name)
             )));
         }
         let qualified = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table.columns)

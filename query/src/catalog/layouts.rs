@@ -66,8 +66,16 @@ impl Table {
     }
 }
 
+/// What stands between the name of a table and which columns of it are meant.
+const MARK: char = '\u{2}';
+
+/// The table whose earlier columns a name means; `None`: it is a name as users give them.
+pub(crate) fn older_columns_of(name: &str) -> Option<&str> {
+    name.split_once(MARK).map(|(table, _)| table)
+}
+
 fn layout_name(table: &str, layout: &Layout) -> String {
-    format!("{table}\u{2}{}", layout.until)
+    format!("{table}{MARK}{}", layout.until)
 }
 
 impl Catalog {
