@@ -31,7 +31,7 @@ use crate::progress::Progress;
 use crate::worker::{Command, CreateView, InputSnapshot, Peek, SwitchView, WorkerPort};
 use cenote_statestore::wal::Log;
 use cenote_statestore::{Changes, Epoch, Error, ErrorKind, Result, Retention, VersionedTable};
-pub use commit::{Commit, NewView, OnConflict, Replaces, Sealing, Switch, TableWrite};
+pub use commit::{Alter, Commit, NewView, OnConflict, Replaces, Rewrite, Sealing, Switch, TableWrite};
 use crossbeam_channel::{Receiver, Sender};
 pub use filling::Filling;
 pub(crate) use flight::InFlight;
@@ -317,11 +317,16 @@ impl Committer {
         self.seal_open();
         let epoch = self.epoch.next();
         let checked = self.tables.check(&commit, &self.retention)?;
+        let altered = match &commit.alter {
+            Some(alter) => Some(self.tables.altered(alter, epoch, &self.retention)?),
+            None => None,
+        };
         let changes_nothing = checked.is_empty() && commit.ddl.is_none();
         if let Some(log) = self.log.as_mut().filter(|_| !changes_nothing) {
             let record = self.tables.record(epoch, &commit, &checked)?;
             log.append(&record)?;
         }
+        altered.into_iter().for_each(|altered| self.tables.put(altered));
         let mut changes = self.tables.apply(epoch, &checked).unwrap_or_else(|error| abort(&error));
         changes.extend(
             commit
@@ -354,10 +359,15 @@ impl Committer {
             create_tables,
             create_view,
             switch,
+            alter,
             drops,
         } = logged;
         for (id, table) in create_tables {
             self.tables.add(id, table);
+        }
+        if let Some(alter) = &alter {
+            let altered = self.tables.altered(alter, record.epoch, &self.retention)?;
+            self.tables.put(altered);
         }
         let writes = self.tables.logged_writes(&record, &unless_writes)?;
         self.epoch = record.epoch;
@@ -643,6 +653,16 @@ impl Committer {
 fn abort(error: &Error) -> ! {
     tracing::error!("{}", error.render());
     std::process::abort();
+}
+
+pub(crate) fn altered_since(table: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "TABLE-0109",
+        format!("cannot commit: the columns of `{table}` were altered by another session since the transaction began"),
+    )
+    .sqlstate("40001")
+    .attempt("run the transaction again")
 }
 
 pub(crate) fn changed_since(table: &str) -> Error {

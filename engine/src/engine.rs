@@ -1,7 +1,7 @@
 //! The engine's handle: starts and stops the threads, takes commits and reads.
 
 use crate::committer::{
-    Commit, Committer, Filling, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing,
+    Alter, Commit, Committer, Filling, Held, InFlight, NewView, PeekRequest, Request, RetentionRule, Routes, Sealing,
     SourcePermit, Switch, Tables, ddl_of,
 };
 use crate::kernel::{LaterRows, StateChanges};
@@ -124,6 +124,8 @@ pub struct Logged {
     pub create_view: Option<NewView>,
     /// A view that takes another one's place.
     pub switch: Option<Switch>,
+    /// A table that gets other columns.
+    pub alter: Option<Alter>,
     /// Views, then tables, to drop.
     pub drops: Vec<CollectionId>,
 }
@@ -137,6 +139,7 @@ impl Logged {
             create_tables: Vec::new(),
             create_view: None,
             switch: None,
+            alter: None,
             drops: Vec::new(),
         }
     }
@@ -148,12 +151,25 @@ impl Logged {
 }
 
 /// Adds and removes tables while the log is read.
-pub struct RecoveredTables<'a>(&'a mut Tables);
+pub struct RecoveredTables<'a> {
+    tables: &'a mut Tables,
+    retention: &'a Arc<Retention>,
+}
 
 impl RecoveredTables<'_> {
     /// Adds a table, empty.
     pub fn add(&mut self, id: CollectionId, table: Arc<VersionedTable>) {
-        self.0.add(id, table);
+        self.tables.add(id, table);
+    }
+
+    /// Gives a table other columns, at an epoch.
+    ///
+    /// # Errors
+    /// `Conflict`: there is no such table. One of the rewrite.
+    pub fn alter(&mut self, alter: &Alter, epoch: Epoch) -> Result<()> {
+        let altered = self.tables.altered(alter, epoch, self.retention)?;
+        self.tables.put(altered);
+        Ok(())
     }
 
     /// A way to fill a table that has been added with the rows that it has at the epoch that the engine starts at. It may be filled
@@ -162,12 +178,12 @@ impl RecoveredTables<'_> {
     /// # Errors
     /// `Conflict`: there is no such table.
     pub fn filling(&self, id: CollectionId, epoch: Epoch) -> Result<Filling> {
-        self.0.filling(id, epoch)
+        self.tables.filling(id, epoch)
     }
 
     /// Removes a table.
     pub fn remove(&mut self, id: CollectionId) {
-        self.0.remove(id);
+        self.tables.remove(id);
     }
 }
 
@@ -230,7 +246,8 @@ impl Recovered {
         for record in self.replay.take().into_iter().flatten() {
             let record = record?;
             self.tables.replay(&record, &mut |epoch, ddl, tables| {
-                on_ddl(epoch, ddl, &mut RecoveredTables(tables))
+                let retention = &self.retention;
+                on_ddl(epoch, ddl, &mut RecoveredTables { tables, retention })
             })?;
             self.epoch = record.epoch;
             self.retention.keep_from(record.epoch);
@@ -253,7 +270,10 @@ impl Recovered {
 
     /// The tables.
     pub fn tables(&mut self) -> RecoveredTables<'_> {
-        RecoveredTables(&mut self.tables)
+        RecoveredTables {
+            tables: &mut self.tables,
+            retention: &self.retention,
+        }
     }
 
     /// The newest epoch in the log.

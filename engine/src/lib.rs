@@ -34,8 +34,8 @@ mod status;
 mod worker;
 
 pub use committer::{
-    Commit, Filling, NewView, OnConflict, ROW_ID, Replaces, RetentionRule, RowKey, Sealing, Switch, TableWrite,
-    is_row_numbered, row_keys, visible_columns,
+    Alter, Commit, Filling, NewView, OnConflict, ROW_ID, Replaces, RetentionRule, Rewrite, RowKey, Sealing, Switch,
+    TableWrite, is_row_numbered, row_keys, visible_columns,
 };
 pub use engine::{
     Engine, EngineConfig, Logged, Recovered, RecoveredTables, Sealed, SourceFeed, StateFound, StateRead, StateRows,

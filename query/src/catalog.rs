@@ -7,13 +7,17 @@
 //! Turning SQL into definitions (`ddl`), reading (`provider`).
 
 mod kept;
+mod layouts;
 mod sinks;
 
 pub(crate) use kept::KeptBy;
+pub use layouts::Layout;
+pub(crate) use layouts::older_columns_of;
 pub use sinks::{SinkDefinition, SinkObject, progress_schema};
 
 use crate::constraints::{Checks, Constraints};
 use crate::database::Points;
+use crate::ddl::AlterRecord;
 use crate::parse::Parsed;
 use crate::relations::named_relations;
 use crate::state_backend::StateBackend;
@@ -62,6 +66,8 @@ pub struct ColumnDefinition {
 pub enum DdlRecord {
     /// A table or a source.
     CreateTable(TableDefinition),
+    /// A table that has got other columns.
+    AlterTable(Box<AlterRecord>),
     /// A view or a materialized view.
     CreateView(ViewDefinition),
     /// Objects dropped, by collection.
@@ -113,6 +119,9 @@ pub struct TableDefinition {
     /// Where its rows are kept, if it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_backend: Option<StateBackend>,
+    /// Columns that it had for views which are still there, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub was: Vec<Layout>,
 }
 
 /// An index as declared.
@@ -157,6 +166,9 @@ pub struct ViewDefinition {
     /// Where its state is kept, if it was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_backend: Option<StateBackend>,
+    /// It sees tables as they were when this number was given away; `None`: its collection's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sees: Option<CollectionId>,
     /// What its query names.
     #[serde(skip)]
     pub(crate) named: Named,
@@ -167,6 +179,11 @@ pub struct ViewDefinition {
 pub(crate) struct Named(OnceLock<BTreeSet<String>>);
 
 impl ViewDefinition {
+    /// It sees tables as they were when this number was given away.
+    pub(crate) fn sees(&self) -> CollectionId {
+        self.sees.unwrap_or(self.id)
+    }
+
     /// Names in `public` that its query names.
     fn named(&self) -> &BTreeSet<String> {
         self.named.0.get_or_init(|| {
@@ -195,6 +212,8 @@ pub struct Table {
     pub(crate) checks: OnceCell<Checks>,
     /// The short way to one row.
     pub(crate) points: Points,
+    /// The last number whose views see it with these columns; `None`: they are its newest.
+    pub(crate) layout: Option<CollectionId>,
     /// Contents; `None` for a source, and for a transient table.
     pub versioned: Option<Arc<VersionedTable>>,
     /// Offsets of its connector.
@@ -202,6 +221,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// What a write to it is planned for.
+    pub(crate) fn planned(&self) -> Vec<(CollectionId, Arc<VersionedTable>)> {
+        let rows = self.versioned.clone().map(|rows| (self.definition.id, rows));
+        rows.into_iter().collect()
+    }
+
     /// What the committer writes of it: rows, and offsets of its source.
     pub(crate) fn collections(&self) -> Vec<(CollectionId, Arc<VersionedTable>)> {
         let rows = self.versioned.clone().map(|rows| (self.definition.id, rows));
@@ -337,6 +362,8 @@ pub struct Catalog {
     names: BTreeMap<CollectionId, String>,
     indexes: BTreeMap<String, Arc<Index>>,
     sinks: BTreeMap<String, Arc<SinkObject>>,
+    /// Tables as views see them that were made before the tables got other columns.
+    layouts: BTreeMap<String, Object>,
     next: u64,
 }
 
@@ -347,6 +374,7 @@ impl Default for Catalog {
             names: BTreeMap::new(),
             indexes: BTreeMap::new(),
             sinks: BTreeMap::new(),
+            layouts: BTreeMap::new(),
             next: FIRST_COLLECTION,
         }
     }
@@ -355,7 +383,7 @@ impl Default for Catalog {
 impl Catalog {
     /// The object of that name in `public`.
     pub fn get(&self, name: &str) -> Option<&Object> {
-        self.objects.get(name)
+        self.objects.get(name).or_else(|| self.layouts.get(name))
     }
 
     /// The object of that collection.
@@ -437,6 +465,7 @@ impl Catalog {
     pub fn insert(&mut self, object: Object) {
         self.reserve(object.id());
         let (id, name) = (object.id(), object.name().to_string());
+        self.note_layouts(&object);
         if let Some(replaced) = self.objects.insert(name.clone(), object) {
             self.names.remove(&replaced.id());
         }
@@ -449,6 +478,7 @@ impl Catalog {
         for name in ids.iter().filter_map(|id| self.names.remove(id)) {
             self.objects.remove(&name);
         }
+        self.layouts.retain(|_, object| !ids.contains(&object.id()));
         self.indexes.retain(|_, index| !ids.contains(&index.definition.on));
         self.sinks.retain(|_, sink| !ids.contains(&sink.definition.id));
     }

@@ -199,6 +199,7 @@ impl CopyIn for Copy {
             .engine()
             .commit(Commit {
                 writes: vec![write],
+                planned: self.table.planned(),
                 ..Commit::default()
             })
             .await?;

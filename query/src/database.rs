@@ -14,7 +14,7 @@ mod together;
 pub use append::{AppendRows, AppendSchema};
 pub(crate) use follow::labelled_columns;
 pub use named::{readable_name, schema_and_name};
-pub(crate) use open::{HISTORY_BYTES, new_table, spilling};
+pub(crate) use open::{HISTORY_BYTES, TableHome, new_table, spilling};
 pub use point::PointRow;
 pub(crate) use point::Points;
 pub(crate) use read::SIZES_ASKED;

@@ -1,5 +1,6 @@
 //! CREATE and DROP: from a parsed statement to a logged definition and a running object. Tables and sources are here.
 
+mod alter;
 mod defaults;
 mod drop;
 mod indexes;
@@ -9,6 +10,8 @@ mod views;
 pub(crate) use replace::{Replacement, dependents};
 pub(crate) use views::{OnRowError, Origin, PreparedView, RUN_HISTORY_BYTES, ViewSettings, view_definition};
 
+pub use alter::AlterRecord;
+pub(crate) use alter::put;
 pub(crate) use drop::{dropped_kind, other_kind};
 pub(crate) use indexes::{forget, insert};
 
@@ -155,6 +158,7 @@ fn table_definition(
         is_source,
         offsets,
         state_backend,
+        was: Vec::new(),
     })
 }
 

@@ -15,7 +15,7 @@ use crate::walk;
 use cenote_engine::plan::CollectionId;
 use cenote_statestore::{Error, ErrorKind, Result};
 use datafusion::sql::sqlparser::ast::{
-    Ident, ObjectName, Query, Statement, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
+    Ident, ObjectName, ObjectNamePart, Query, Statement, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -42,6 +42,7 @@ pub(crate) fn expand_views(
         common: Vec::new(),
         depth: 0,
         past: None,
+        sees: None,
     };
     match walk::change(statement, &mut expander) {
         ControlFlow::Continue(()) => Ok(()),
@@ -57,6 +58,8 @@ struct Expander<'a> {
     depth: usize,
     /// The epoch that the view being expanded is read at.
     past: Option<Moment>,
+    /// What the view being expanded sees of tables.
+    sees: Option<CollectionId>,
 }
 
 /// The common table expressions of one query, on a stack of the queries that a walk is in.
@@ -141,6 +144,14 @@ impl Common {
 }
 
 impl Expander<'_> {
+    /// The name of a table with the columns that the view being expanded sees, where they are not its newest.
+    fn seen_as(&self, object: &Object) -> Option<String> {
+        match object {
+            Object::Table(table) => table.seen_as(self.sees?),
+            _ => None,
+        }
+    }
+
     /// Ends the walk where the query would be planned for ever: what WITH names is planned wherever it is read.
     fn check_size(&self) -> ControlFlow<Error> {
         match self.common.last() {
@@ -230,6 +241,14 @@ impl VisitorMut for Expander<'_> {
                 Ok(derived) => *factor = derived,
                 Err(error) => return ControlFlow::Break(error),
             }
+        } else if let Some(was) = object.and_then(|object| self.seen_as(object)) {
+            crate::past::qualify_public(name, alias);
+            if let Some(last) = name.0.last_mut() {
+                *last = ObjectNamePart::Identifier(Ident::with_quote('"', was));
+            }
+            if let Some(moment) = &past {
+                crate::past::qualify(name, alias, moment);
+            }
         } else if let Some(moment) = &past {
             crate::past::qualify(name, alias, moment);
         } else if self.depth > 0 && name.0.len() == 1 && object.is_some() {
@@ -275,6 +294,7 @@ impl Expander<'_> {
             common: Vec::new(),
             depth: self.depth + 1,
             past,
+            sees: Some(view.sees()),
         };
         if let ControlFlow::Break(error) = walk::change(&mut ast, &mut inner) {
             return Err(error);

@@ -11,6 +11,7 @@ use crate::attached::{AttachedBatches, AttachedRead, AttachedTable};
 use crate::catalog::{CATALOG_SCHEMA, Catalog, Object, PUBLIC, STATE_SCHEMA};
 use crate::checkpoints::blocking;
 use crate::database::Database;
+use crate::error::unsupported;
 use crate::inventory::{STATE, StateInventory};
 use crate::past::{Moment, Named};
 use async_trait::async_trait;
@@ -211,6 +212,11 @@ impl SchemaProvider for KeptSchema {
     }
 
     async fn table(&self, name: &str) -> PlanResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = crate::catalog::older_columns_of(name) {
+            let what = format!("a view that is older than the newest columns of table \"{table}\", as of a checkpoint");
+            let error = unsupported(what).attempt("read the table itself as of the checkpoint");
+            return Err(crate::provider::outside(error));
+        }
         let found = self.kept.find(&self.name, name);
         Ok(found.map(AttachedTable::provider))
     }

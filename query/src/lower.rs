@@ -171,6 +171,13 @@ impl Lowering {
             return Err(not_supported(format!("reading {}", scan.table_name)));
         }
         let input = self.add_input(table.id, &table.columns);
+        if self.nodes[input].schema() != table.columns {
+            let name = scan.table_name.table();
+            return Err(not_supported(format!(
+                "reading {} both as it is and, through a view that is older than its newest columns, as it was",
+                crate::catalog::older_columns_of(name).unwrap_or(name)
+            )));
+        }
         let qualified = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &table.columns)
             .map_err(crate::error::from_datafusion)?;
         let key = (!table.key.is_empty()).then(|| table.key.clone());

@@ -395,9 +395,13 @@ impl ReadView {
 
     fn versioned(&self, id: CollectionId, table: &Arc<VersionedTable>, columns: SchemaRef) -> CollectionTable {
         let schema = table.schema();
-        let key = schema.key.iter().all(|key| *key < columns.fields().len()) && schema.unique;
+        let width = columns.fields().len();
+        let key = schema.key.iter().all(|key| *key < width) && schema.unique;
+        let mut indexes = if self.plans_only { Vec::new() } else { table.indexes() };
+        // Of columns that were added later whoever sees the earlier ones knows nothing.
+        indexes.retain(|(_, columns)| columns.iter().all(|column| *column < width));
         CollectionTable {
-            indexes: if self.plans_only { Vec::new() } else { table.indexes() },
+            indexes,
             id,
             key: if key { schema.key.clone() } else { Vec::new() },
             columns,
@@ -453,10 +457,12 @@ impl ReadView {
                 },
                 Some(versioned) => {
                     let id = table.definition.id;
-                    let numbered = self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
+                    let is_newest = table.layout.is_none();
+                    let numbered =
+                        is_newest && self.row_ids_of == Some(id) && is_row_numbered(&versioned.schema().columns);
                     let columns = if numbered {
                         versioned.schema().columns.clone()
-                    } else if self.inserts_into == Some(id) {
+                    } else if is_newest && self.inserts_into == Some(id) {
                         crate::dml::nullable(&table.columns)
                     } else {
                         table.columns.clone()
@@ -559,11 +565,19 @@ impl Database {
         as_of: Option<Epoch>,
         settings: Arc<std::collections::BTreeMap<String, String>>,
     ) -> Result<ReadView> {
-        let catalog = self.catalog();
-        let pin = match (as_of, transaction) {
-            (Some(epoch), _) => self.pin_past(epoch)?,
-            (None, Some(transaction)) => transaction.pin.clone(),
-            (None, None) => self.engine().pin_visible()?,
+        let mut catalog = self.catalog();
+        let pin = loop {
+            let pin = match (as_of, transaction) {
+                (Some(epoch), _) => self.pin_past(epoch)?,
+                (None, Some(transaction)) => transaction.pin.clone(),
+                (None, None) => self.engine().pin_visible()?,
+            };
+            // Of one moment: a table that got other columns between the two has not all of its rows in either.
+            let now = self.catalog();
+            if Arc::ptr_eq(&now, &catalog) {
+                break pin;
+            }
+            catalog = now;
         };
         let mut overlays = HashMap::new();
         if let Some(transaction) = transaction.filter(|transaction| !transaction.is_read_only()) {

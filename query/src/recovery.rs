@@ -13,7 +13,9 @@
 
 mod tables;
 
-use crate::catalog::{Catalog, DdlRecord, MaterializedView, Object, PlainView, STATE_SCHEMA, ViewDefinition};
+use crate::catalog::{
+    Catalog, DdlRecord, IndexDefinition, MaterializedView, Object, PlainView, STATE_SCHEMA, Table, ViewDefinition,
+};
 use crate::checkpoints::{Checkpointer, Lineage, NextRecord, SECTION_CATALOG, SECTION_LOG, SECTION_PLANS};
 use crate::database::{Database, new_table};
 use crate::ddl::{Origin, PreparedView, Replacement};
@@ -28,12 +30,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A materialized view that a change of the catalog has made.
+/// What a change of the catalog has made that is in it only behind its record.
 enum Redone {
     /// One that the engine starts with the record.
     Started(Box<PreparedView>),
     /// One that has another's place with the record.
     Replaced(Arc<MaterializedView>),
+    /// A table that has other columns with the record, and its indexes.
+    Altered(Arc<Table>, Vec<IndexDefinition>),
 }
 
 /// Commits of the log that are under way at once.
@@ -328,11 +332,20 @@ impl Database {
                 None => None,
             };
             under_way.push_back(self.engine().again(logged).await?);
-            if let Some(redone) = redone {
-                let view = match redone {
-                    Redone::Started(prepared) => self.started_view(*prepared, epoch, epoch.previous()),
-                    Redone::Replaced(view) => view,
-                };
+            let view = match redone {
+                None => None,
+                Some(Redone::Started(prepared)) => Some(self.started_view(*prepared, epoch, epoch.previous())),
+                Some(Redone::Replaced(view)) => Some(view),
+                Some(Redone::Altered(table, indexes)) => {
+                    // Its indexes are built of its rows.
+                    for one in under_way.drain(..) {
+                        done(one).await?;
+                    }
+                    self.change_catalog(|catalog| crate::ddl::put(catalog, table, indexes));
+                    None
+                }
+            };
+            if let Some(view) = view {
                 self.change_catalog(|catalog| catalog.insert(Object::MaterializedView(view)));
             }
             if ddl.is_some() {
@@ -373,6 +386,19 @@ impl Database {
                     table.definition.offsets.into_iter().for_each(|id| catalog.reserve(id));
                     catalog.insert(Object::Table(table));
                 });
+            }
+            DdlRecord::AlterTable(record) => {
+                let catalog = self.catalog();
+                let Some(Object::Table(old)) = catalog.by_id(record.definition.id) else {
+                    let id = record.definition.id;
+                    return Err(Error::bug(format!("the log alters table {id}, which is not there")));
+                };
+                let (table, alter) = record.prepare(&self.table_home())?;
+                logged.alter = Some(alter);
+                self.change_catalog(|catalog| catalog.reserve(record.number));
+                let indexes = catalog.indexes_of(table.definition.id);
+                let indexes = indexes.map(|index| record.renamed(&old.definition, &index.definition));
+                return Ok(Some(Redone::Altered(table, indexes.collect())));
             }
             DdlRecord::CreateView(definition) => {
                 if !definition.materialized {

@@ -141,10 +141,15 @@ impl Transaction {
     /// The engine's commit.
     pub(crate) fn into_commit(self) -> Result<Commit> {
         let read_at = self.pin.epoch();
+        let planned = self.writes.iter();
+        let planned = planned
+            .map(|(id, pending)| (*id, pending.versioned().clone()))
+            .collect();
         let writes = self.writes.into_iter().map(|(id, pending)| pending.into_write(id));
         Ok(Commit {
             writes: writes.collect::<Result<_>>()?,
             read_at,
+            planned,
             ..Commit::default()
         })
     }

@@ -577,6 +577,15 @@ def dropped_before_commit(server):
         return pg_error(db, "COMMIT")
 
 
+def altered_before_commit(server):
+    server.sql("CREATE TABLE t (n INT)")
+    with server.connect() as db:
+        db.execute("BEGIN")
+        db.execute("INSERT INTO t VALUES (1)")
+        server.sql("ALTER TABLE t ADD COLUMN w TEXT")
+        return pg_error(db, "COMMIT")
+
+
 def asked_store(*answer, **env):
     """What the command line tells of a store that gives one answer to whatever it is asked."""
     with Listener(lambda *_: answer) as store:

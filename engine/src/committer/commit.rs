@@ -8,7 +8,7 @@ use crate::restore::ViewState;
 use crate::status::ViewStatus;
 use arrow::array::RecordBatch;
 use cenote_statestore::spill::Spill;
-use cenote_statestore::{Epoch, VersionedTable};
+use cenote_statestore::{Epoch, Result, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,8 +57,45 @@ pub struct Commit {
     pub create_view: Option<NewView>,
     /// A view that takes another one's place.
     pub switch: Option<Switch>,
+    /// A table that gets other columns; nothing else is in the commit then.
+    pub alter: Option<Alter>,
+    /// What its writes were planned for; where a table has other columns by now, the commit is refused.
+    pub planned: Vec<(CollectionId, Arc<VersionedTable>)>,
     /// Views, then tables, to drop.
     pub drops: Vec<CollectionId>,
+}
+
+/// A table gets other columns: all its rows go over into another table, which takes its place.
+#[derive(Clone, Debug)]
+pub struct Alter {
+    /// The table.
+    pub table: CollectionId,
+    /// What takes its place, empty.
+    pub into: Arc<VersionedTable>,
+    /// Makes its rows of those of the table.
+    pub rewrite: Rewrite,
+}
+
+/// Makes stored rows in new columns of stored rows in the old ones.
+#[derive(Clone)]
+pub struct Rewrite(Arc<dyn Fn(&RecordBatch) -> Result<RecordBatch> + Send + Sync>);
+
+impl Rewrite {
+    /// # Arguments
+    /// - `rewrite`: a row for each row, of the same identity.
+    pub fn new(rewrite: impl Fn(&RecordBatch) -> Result<RecordBatch> + Send + Sync + 'static) -> Rewrite {
+        Rewrite(Arc::new(rewrite))
+    }
+
+    pub(super) fn run(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        (self.0)(rows)
+    }
+}
+
+impl std::fmt::Debug for Rewrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rewrite")
+    }
 }
 
 /// A view takes another one's place: its number, its table and what reads it. The table gets the difference in the commit's epoch.
@@ -139,6 +176,7 @@ impl Commit {
             && self.create_tables.is_empty()
             && self.create_view.is_none()
             && self.switch.is_none()
+            && self.alter.is_none()
             && self.drops.is_empty()
     }
 

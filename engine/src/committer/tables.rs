@@ -5,7 +5,7 @@
 
 use super::filling::Filling;
 use super::keys::{row_keys, unique_keys};
-use super::{Commit, OnConflict, TableWrite, changed_since};
+use super::{Alter, Commit, OnConflict, TableWrite, altered_since, changed_since};
 use crate::plan::CollectionId;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
@@ -21,12 +21,22 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The hidden column that numbers the rows of a table without a primary key.
 pub const ROW_ID: &str = "_row_id";
 
+/// Rows that are rewritten at once.
+const ROWS_REWRITTEN: usize = 64 * 1024;
+
 /// Kind of the log's records that hold a commit.
 const COMMIT_RECORD: u8 = 1;
 
 /// All tables, by collection.
 #[derive(Debug, Default)]
 pub(crate) struct Tables(BTreeMap<CollectionId, Table>);
+
+/// A table in its new columns, filled.
+#[derive(Debug)]
+pub(crate) struct Altered {
+    id: CollectionId,
+    table: Table,
+}
 
 #[derive(Debug)]
 struct Table {
@@ -99,6 +109,42 @@ impl Tables {
         self.0.remove(&id);
     }
 
+    /// Rewrites a table's newest rows into another one, as they are at an epoch. Nothing is changed.
+    ///
+    /// # Cost
+    /// All rows are read and written once; what comes after waits.
+    pub(crate) fn altered(&self, alter: &Alter, epoch: Epoch, retention: &Arc<Retention>) -> Result<Altered> {
+        let old = self.0.get(&alter.table).ok_or_else(|| dropped_table(alter.table))?;
+        let table = Table {
+            table: alter.into.clone(),
+            row_ids: old.row_ids.clone(),
+        };
+        let all = (0..old.table.schema().columns.fields().len()).collect();
+        let mut scan = old.table.scan(retention.pin(Epoch(u64::MAX - 1))?, all, 0..1);
+        let rows = std::iter::from_fn(|| scan.next_batch(ROWS_REWRITTEN).transpose());
+        let rewritten = |rows: Result<RecordBatch>| Ok(Changes::insertions(alter.rewrite.run(&rows?)?));
+        let rows = rows.map(rewritten);
+        let filling = Filling::new(table.table.clone(), table.row_ids.clone(), epoch);
+        filling.fill(old.table.statistics().rows as usize, rows)?;
+        Ok(Altered { id: alter.table, table })
+    }
+
+    /// Lets a table have its new columns.
+    pub(crate) fn put(&mut self, altered: Altered) {
+        self.0.insert(altered.id, altered.table);
+    }
+
+    /// Refuses writes that were planned for other columns than tables have.
+    fn check_planned(&self, commit: &Commit) -> Result<()> {
+        for (id, planned) in &commit.planned {
+            let table = self.0.get(id).ok_or_else(|| dropped_table(*id))?;
+            if !Arc::ptr_eq(&table.table, planned) {
+                return Err(altered_since(&planned.schema().name));
+            }
+        }
+        Ok(())
+    }
+
     /// A way to fill a table that is empty.
     pub(crate) fn filling(&self, id: CollectionId, epoch: Epoch) -> Result<Filling> {
         let table = self.0.get(&id).ok_or_else(|| dropped_table(id))?;
@@ -110,6 +156,7 @@ impl Tables {
         for (id, table) in &commit.create_tables {
             self.add(*id, table.clone());
         }
+        self.check_planned(commit)?;
         commit
             .writes
             .iter()

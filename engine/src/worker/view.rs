@@ -6,10 +6,11 @@ use crate::engine::{StateFound, StateRows};
 use crate::keep::Kept;
 use crate::kernel::StateChanges;
 use crate::meters::ViewMeters;
-use crate::plan::CollectionId;
+use crate::plan::{CollectionId, Node};
 use crate::replay::{ReplayInput, Replayed};
 use crate::status::ViewStatus;
 use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use cenote_statestore::{Changes, Epoch, Error, Pin, Result, Scan, Weights};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ enum Left {
 
 struct Edge {
     collection: Option<CollectionId>,
+    /// The columns of it that the view knows: the first ones, under the names that they had when it was made.
+    columns: Option<SchemaRef>,
     /// Whether existing contents come in.
     is_read: bool,
     is_view: bool,
@@ -89,7 +92,12 @@ impl View {
                 })
             });
             let is_view = snapshot.is_some_and(|snapshot| snapshot.is_view);
+            let columns = match &request.plan.nodes[*node] {
+                Node::Input { schema, .. } => Some(schema.clone()),
+                _ => None,
+            };
             edges.push(Edge {
+                columns,
                 collection: *collection,
                 is_read: is_read(node),
                 is_view,
@@ -170,7 +178,11 @@ impl View {
     pub(super) fn offer(&mut self, collection: CollectionId, epoch: Epoch, changes: &Changes) {
         for edge in self.edges.iter_mut().filter(|edge| edge.collection == Some(collection)) {
             if epoch.0 > self.inputs_at && !changes.is_empty() && !self.status.is_failed() {
-                edge.queue.push_back((epoch.0, changes.clone()));
+                match edge.known(changes) {
+                    Ok(known) if known.is_empty() => {}
+                    Ok(known) => edge.queue.push_back((epoch.0, known)),
+                    Err(error) => self.status.fail(error),
+                }
                 self.awake = true;
             }
         }
@@ -297,7 +309,12 @@ impl View {
             }
             match scan.next_batch(BACKFILL_ROWS_PER_TURN)? {
                 Some(rows) => {
-                    send(input, &self.meters, self.start, Changes::insertions(rows));
+                    let rows = Changes::insertions(rows);
+                    let rows = match &edge.columns {
+                        Some(columns) => known_of(&rows, columns, edge.is_view)?,
+                        None => rows,
+                    };
+                    send(input, &self.meters, self.start, rows);
                     return Ok(Left::Rows);
                 }
                 None => edge.backfill = None,
@@ -519,7 +536,29 @@ impl View {
     }
 }
 
+/// What a view knows of changes to a table that has got other names and further columns since the view was made.
+fn known_of(changes: &Changes, columns: &SchemaRef, is_view: bool) -> Result<Changes> {
+    let given = changes.schema();
+    let (given, known) = (given.fields(), columns.fields());
+    let names = given.iter().zip(known.iter());
+    let is_as_made = given.len() == known.len() && names.clone().all(|(given, known)| given.name() == known.name());
+    if is_view || is_as_made || given.len() < known.len() {
+        return Ok(changes.clone());
+    }
+    let first: Vec<usize> = (0..known.len()).collect();
+    let rows = Changes::relabel(changes.rows().project(&first)?, columns.clone())?;
+    changes.with_rows(rows).consolidate()
+}
+
 impl Edge {
+    /// What the view knows of changes to what it reads.
+    fn known(&self, changes: &Changes) -> Result<Changes> {
+        match &self.columns {
+            Some(columns) => known_of(changes, columns, self.is_view),
+            None => Ok(changes.clone()),
+        }
+    }
+
     /// Sends queued changes of an open epoch, which the input is at; a view gives its changes when the epoch has its end.
     fn send_of(&mut self, open: u64, input: &mut BuiltInput, meters: &ViewMeters) {
         if self.is_view || self.collection.is_none() {

@@ -62,6 +62,7 @@ impl Database {
             .engine
             .commit(Commit {
                 writes: vec![write],
+                planned: table.planned(),
                 ..Commit::default()
             })
             .await?;

@@ -76,8 +76,14 @@ impl Database {
         let of_sink = |catalog: &Catalog| catalog.sinks().any(|sink| Arc::ptr_eq(&sink.progress, &table));
         let is_gone =
             |catalog: &Arc<Catalog>| !catalog.objects().any(|object| keeps(object, &table)) && !of_sink(catalog);
-        let dropped = catalog.wait_for(is_gone).map(|_| {
-            let message = format!("cannot follow \"{name}\": it was dropped");
+        let dropped = catalog.wait_for(is_gone).map(|gone| {
+            let is_there = gone.is_ok_and(|catalog| catalog.get(&name).is_some());
+            let what = if is_there {
+                "its columns are others now"
+            } else {
+                "it was dropped"
+            };
+            let message = format!("cannot follow \"{name}\": {what}");
             Error::new(ErrorKind::Invalid, "READ-0006", message).sqlstate("42P01")
         });
         let Some(view) = view else {

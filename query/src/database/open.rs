@@ -6,6 +6,7 @@ use crate::catalog::{
     errors_schema, offsets_schema,
 };
 use crate::checkpoints::Checkpointer;
+use crate::ddl::AlterRecord;
 use crate::recovery::StartPoint;
 use crate::sink::{Sinks, new_sink};
 use crate::source::{Replays, Sources};
@@ -13,7 +14,7 @@ use crate::state_backend::StateBackends;
 use cenote_engine::{EngineConfig, Recovered, RecoveredTables, RetentionRule};
 use cenote_statestore::checkpoint::new_server_id;
 use cenote_statestore::spill::Spill;
-use cenote_statestore::{Result, Retention, VersionedTable};
+use cenote_statestore::{Epoch, Result, Retention, VersionedTable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
@@ -75,13 +76,14 @@ impl Database {
         let mut definitions = Definitions::default();
         let later = match &mut start {
             None => {
-                recovered.read(|_, text, tables| definitions.take(crate::ddl::decode(text)?, tables, &home))?;
+                recovered
+                    .read(|epoch, text, tables| definitions.take(crate::ddl::decode(text)?, epoch, tables, &home))?;
                 None
             }
             Some(start) => {
                 let mut tables = recovered.tables();
                 for record in start.take_definitions() {
-                    definitions.take(record, &mut tables, &home)?;
+                    definitions.take(record, start.epoch(), &mut tables, &home)?;
                 }
                 definitions.note(start.last_collection());
                 start.fill(definitions.tables.values(), definitions.sinks.values(), &tables)?;
@@ -215,6 +217,7 @@ pub(crate) fn new_table(definition: TableDefinition, home: &TableHome<'_>) -> Re
         lengths: crate::lengths::of_columns(&definition.columns)?,
         checks: OnceCell::new(),
         points: Points::default(),
+        layout: None,
         versioned: if keeps_rows {
             let (name, unique) = (definition.primary_key_name(), definition.constraints.unique_keys());
             let spill = home.backends.spill(definition.state_backend)?;
@@ -231,9 +234,21 @@ pub(crate) fn new_table(definition: TableDefinition, home: &TableHome<'_>) -> Re
 }
 
 impl Definitions {
-    fn take(&mut self, record: DdlRecord, tables: &mut RecoveredTables<'_>, home: &TableHome<'_>) -> Result<()> {
+    /// Takes the next record.
+    ///
+    /// # Arguments
+    /// - `epoch`: the record's.
+    fn take(
+        &mut self,
+        record: DdlRecord,
+        epoch: Epoch,
+        tables: &mut RecoveredTables<'_>,
+        home: &TableHome<'_>,
+    ) -> Result<()> {
         match record {
+            DdlRecord::AlterTable(record) => self.alter(&record, epoch, tables, home)?,
             DdlRecord::CreateTable(definition) => {
+                definition.was.iter().for_each(|layout| self.note(layout.until.0));
                 let table = Arc::new(new_table(definition, home)?);
                 self.note(table.definition.id.0);
                 for (id, rows) in table.collections() {
@@ -271,6 +286,24 @@ impl Definitions {
                     tables.remove(id);
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn alter(
+        &mut self,
+        record: &AlterRecord,
+        epoch: Epoch,
+        tables: &mut RecoveredTables<'_>,
+        home: &TableHome<'_>,
+    ) -> Result<()> {
+        let (table, alter) = record.prepare(home)?;
+        tables.alter(&alter, epoch)?;
+        self.note(record.number.0);
+        let id = table.definition.id;
+        if let Some(old) = self.tables.insert(id.0, table) {
+            let indexes = self.indexes.values_mut().filter(|index| index.on == id);
+            indexes.for_each(|index| *index = record.renamed(&old.definition, index));
         }
         Ok(())
     }

@@ -5,6 +5,8 @@
 
 use crate::casts::text::reads_text;
 use crate::catalog::{ColumnDefinition, parse_type};
+use crate::database::Database;
+use crate::error::{from_datafusion, unsupported};
 use crate::types::type_name;
 use crate::unknowns::{quoted_text, read};
 use arrow::datatypes::DataType;
@@ -20,7 +22,7 @@ pub(super) fn check(column: &ColumnDefinition, value: &Expr) -> Result<()> {
     let to = parse_type(&column.sql_type)?;
     if let Some(text) = quoted_text(value) {
         if reads_text(&to) {
-            read(text, &to).map_err(|error| crate::error::from_datafusion(error).fact("column", &column.name))?;
+            read(text, &to).map_err(|error| from_datafusion(error).fact("column", &column.name))?;
         }
         return Ok(());
     }
@@ -38,6 +40,31 @@ pub(super) fn check(column: &ColumnDefinition, value: &Expr) -> Result<()> {
             );
             let error = Error::new(ErrorKind::Invalid, "SQL-0307", message).sqlstate("42804");
             Err(error.attempt("cast the default"))
+        }
+    }
+}
+
+/// Refuses a default that each row would have a value of its own of, where rows are there already.
+///
+/// # Errors
+/// `Unsupported` 0A000.
+pub(super) fn refuse_volatile(database: &Database, column: &ColumnDefinition) -> Result<()> {
+    let Some(sql) = &column.default else {
+        return Ok(());
+    };
+    let parsed = crate::parse::parse_expression(sql)?;
+    let value = database
+        .planner()
+        .create_logical_expr_from_sql_expr(parsed, &DFSchema::empty())
+        .map_err(|error| from_datafusion(error).unplaced())?;
+    match value.is_volatile() {
+        false => Ok(()),
+        true => {
+            let what = format!(
+                "ADD COLUMN \"{}\" with a default that differs from row to row",
+                column.name
+            );
+            Err(unsupported(what).attempt("add the column without it, and UPDATE the rows"))
         }
     }
 }

@@ -223,6 +223,7 @@ impl Database {
         }
         let new = ViewDefinition {
             id: replacement.id(&definition),
+            sees: Some(definition.sees()),
             ..definition
         };
         let record = DdlRecord::ReplaceMaterializedView {

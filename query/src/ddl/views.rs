@@ -214,6 +214,7 @@ impl Database {
         };
         let mut view = self.read_view(None, None, Arc::default())?;
         view.plans_only = true;
+        view.catalog = Arc::new(view.catalog.as_seen(definition.sees()));
         let state = view.view_state();
         let plan = view.plan(&state, ast).await?;
         let names = view_columns(definition, plan.schema().as_arrow())?;
@@ -499,6 +500,7 @@ pub(crate) fn view_definition(create: &CreateView, text: &str, catalog: &mut Cat
         columns: create.columns.iter().map(|column| folded(&column.name)).collect(),
         materialized: create.materialized,
         state_backend,
+        sees: None,
         named: Named::default(),
     })
 }

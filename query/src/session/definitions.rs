@@ -46,6 +46,14 @@ impl Session {
                 }
                 Ok(outcome)
             }
+            Ast::AlterTable(alter) => {
+                let (database, alter, text) = (self.database.clone(), alter.clone(), statement.text.to_string());
+                let altered = async move { database.alter_table(&alter, &text).await };
+                Ok(Outcome::Command {
+                    tag: "ALTER TABLE".into(),
+                    notices: self.whole(altered).await?,
+                })
+            }
             Ast::CreateIndex(create) => {
                 let (database, create) = (self.database.clone(), create.clone());
                 let (name, made) = self.whole(async move { database.create_index(&create).await }).await?;

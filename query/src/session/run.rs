@@ -157,6 +157,7 @@ impl Session {
             columns: names,
             materialized: true,
             state_backend: None,
+            sees: None,
             named: Named::default(),
         };
         let running = self.database.launch(definition, lowered, None, settings).await?;

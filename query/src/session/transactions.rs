@@ -88,15 +88,26 @@ impl Session {
                 // Those that lose again and again take turns, so that each of them gets on.
                 turn = Some(database.take_turn().await);
             }
+            let catalog = database.catalog();
             let mut transaction = Transaction::new(self.newest_pin().await?, true);
             transaction.repeats = true;
             transaction.only_reads = crate::settings::only_reads(&self.settings);
             self.transaction = Some(transaction);
             let changed = self.change_once(&change, parameters).await;
             let transaction = self.transaction.take().expect("set above");
-            let changed = changed?;
+            let is_altered = !Arc::ptr_eq(&catalog, &database.catalog());
+            let changed = match changed {
+                // A table got other columns behind what was pinned.
+                Err(error) if is_altered && error.kind() == ErrorKind::Expired => continue,
+                changed => changed?,
+            };
             match self.finish(transaction).await {
                 Ok(()) => return Ok(changed),
+                Err(error) if error.code() == "TABLE-0109" => {
+                    // Whoever alters the table is about to tell its new columns.
+                    drop(database.lock_catalog().await);
+                    database.wait_for_newest().await?
+                }
                 // Somebody else changed the same rows first: look again, once that can be seen, and decide anew.
                 Err(error) if error.state() == "40001" => database.wait_for_newest().await?,
                 Err(error) => return Err(error),

@@ -54,6 +54,11 @@ impl Pending {
         })
     }
 
+    /// The table that it was begun on.
+    pub(super) fn versioned(&self) -> &Arc<VersionedTable> {
+        &self.versioned
+    }
+
     /// Adds new rows, in the columns that users see.
     ///
     /// # Arguments
