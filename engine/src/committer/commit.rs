@@ -78,7 +78,9 @@ pub struct Alter {
 
 /// Makes stored rows in new columns of stored rows in the old ones.
 #[derive(Clone)]
-pub struct Rewrite(Arc<dyn Fn(&RecordBatch) -> Result<RecordBatch> + Send + Sync>);
+pub struct Rewrite(Arc<RewriteRows>);
+
+type RewriteRows = dyn Fn(&RecordBatch) -> Result<RecordBatch> + Send + Sync;
 
 impl Rewrite {
     /// # Arguments
