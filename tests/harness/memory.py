@@ -2,6 +2,7 @@
 import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -26,9 +27,12 @@ def memory_group(limit):
     try:
         yield group
     finally:
-        if group:
+        # A process that was killed leaves it a moment later.
+        until = time.monotonic() + 5
+        while group and group.exists() and time.monotonic() < until:
             with contextlib.suppress(OSError):
                 group.rmdir()
+            time.sleep(0.05)
 
 
 def private_bytes(pid):
