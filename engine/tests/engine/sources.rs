@@ -120,6 +120,8 @@ fn a_barrier_has_the_batches_that_wait_before_it() {
     let (gate, plan) = gated(source);
     let view = database.create_view(plan);
     database.wait();
+    // Until it is live, nothing that is visible waits for it.
+    database.wait_live(view).unwrap();
     let feed = database.engine.source_feed(source, Sealing::AtOnce);
     (0..10).for_each(|number| feed.send(passing(source, number)).unwrap());
     let barrier = database
